@@ -21,6 +21,7 @@ from ottla.broker.cluster.topic_creation import StreamsTopics, TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.encoded_metadata import AllTopics
+from ottla.broker.fetch.remote_fetch import RemoteFetches
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_wiring import (
@@ -34,6 +35,7 @@ from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.committed_write import CommittedWrites
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.routes import ROUTES
 from ottla.broker.scheduled_tasks import HOLD, ClockJumps, FullDisks, ScheduledTasks
@@ -41,12 +43,17 @@ from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.tables.table_driver import TableDriver
 from ottla.broker.telemetry.client_telemetry import Telemetry
+from ottla.broker.tiers.metadata_topic import MetadataTopic
+from ottla.broker.tiers.objects import TierStore
+from ottla.broker.tiers.tier_driver import TierDriver
+from ottla.broker.tiers.tier_reads import TierReads
 from ottla.broker.transactions.transaction_wiring import transactions
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.protocol.work import Work
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.clock import TimerWheel
+from ottla.server.config.remote_storage import SYSTEM
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
@@ -129,14 +136,13 @@ class BrokerNode:
         security: PeerSecurity = PLAINTEXT,
         check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
         table_worker: Callable[[], object] = object,
+        open_tier_store: Callable[[], TierStore] | None = None,
     ) -> None:
         self.world, self.configs, self.logs = world, configs, logs
         self.lifecycle, self.controller = lifecycle, controller
         metadata = self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
-        self.replicas = Replicas(
-            world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
-        )
+        self.replicas = Replicas(world, configs, logs, metadata, controller, lambda: lifecycle.broker_epoch, security)
         self.clock_jumps = ClockJumps(world.session_clock, configs[HOLD])
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
         self.channels = BrokerChannels(world, configs, self.metadata, security)
@@ -150,11 +156,11 @@ class BrokerNode:
         self.tables = TableDriver(world, configs, metadata, self.replicas, table_worker)
         self.replicas.listeners += [self.groups, self.transactions.coordinator, self.share_coordinator, self.tables]
         share_persister = persister(world, configs, metadata, self.share_coordinator, self.channels, topic_creation)
-        work = LongWork(world)
-        self._share_locks = TimerWheel(world.session_clock)
+        work, self._share_locks = LongWork(world), TimerWheel(world.session_clock)
+        self._writes = CommittedWrites(world, self.metadata, self.replicas, self.channels, wheel)
         self.share_leaders = ShareLeaders(
             world, configs, self.metadata, self.replicas, share_persister, self._share_locks, work,
-            DeadLetterQueue(world, configs, self.metadata, self.replicas, self.channels, controller, wheel),
+            DeadLetterQueue(world, configs, self.metadata, controller, self._writes),
         )  # fmt: skip
         self.components = BrokerComponents(
             world=world,
@@ -188,6 +194,7 @@ class BrokerNode:
             authorizer=AllowAll() if authorizer is None else authorizer,
             check_stores=check_stores,
         )
+        self.tiers = self._tiers(open_tier_store)
         self.routes: list[Route] = bound(ROUTES, self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [
@@ -200,6 +207,17 @@ class BrokerNode:
         )
         self._log_cleaner = LogCleaner(world, configs, logs, self.clock_jumps)
         self._offline: set[str] = set()
+
+    def _tiers(self, open_store: Callable[[], TierStore] | None) -> TierDriver | None:
+        """Return what copies and deletes remote segments, and let fetches read them; None if remote storage is off."""
+        world, configs, metadata, replicas = self.world, self.configs, self.metadata, self.replicas
+        if open_store is None or not configs[SYSTEM]:
+            return None
+        topic = MetadataTopic(world, configs, metadata, replicas, self.channels, self.controller, self._writes)
+        driver = TierDriver(world, configs, metadata, replicas, topic, open_store)
+        self.components.tiers = RemoteFetches(TierReads(world, configs, driver))
+        replicas.listeners.append(driver)
+        return driver
 
     def _led(self) -> Iterator[Led]:
         """Return the partitions that this broker leads, and that another one could lead."""
@@ -236,6 +254,8 @@ class BrokerNode:
         await self._scheduled_tasks.start()
         await self._log_cleaner.start()
         await self.tables.start()
+        if self.tiers is not None:
+            await self.tiers.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
         await introduce_publisher()
@@ -250,6 +270,8 @@ class BrokerNode:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.lifecycle.stop()
         await self.tables.stop()
+        if self.tiers is not None:
+            await self.tiers.stop()
         await self._log_cleaner.stop()
         await self._scheduled_tasks.stop()
         self.transactions.coordinator.close()

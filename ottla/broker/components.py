@@ -10,6 +10,7 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topic_creation import StreamsTopics, TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.encoded_metadata import AllTopics
+from ottla.broker.fetch.remote_fetch import RemoteFetches
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
@@ -56,6 +57,8 @@ class BrokerComponents:
     quotas: ClientQuotas
     telemetry: Telemetry
     authorizer: Authorizer = field(default_factory=AllowAll)
+    #: Reads of remote storage; None where remote.log.storage.system.enable is false.
+    tiers: RemoteFetches | None = None
     #: Says why the key or trust stores of a dynamic configuration of this broker cannot be used.
     check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None
     internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)

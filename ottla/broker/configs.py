@@ -6,6 +6,7 @@ The node's values change with the metadata (`update`): everything here is looked
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ottla.controller.metadata.configs import ConfigsImage
@@ -13,6 +14,7 @@ from ottla.protocol.features import Advertised
 from ottla.server.config.dynamic import Levels
 from ottla.server.config.key import Values
 from ottla.server.config.node_config import NodeConfig
+from ottla.server.config.remote_storage import SYSTEM
 from ottla.server.config.resource_configs import topic_values
 from ottla.storage.log_config import LogConfig
 
@@ -50,6 +52,15 @@ class BrokerConfigs:
         """Apply dynamic configurations of this broker, or of all brokers, from the metadata."""
         self.node.set_dynamic(configs.for_broker(self.node_id), configs.for_broker(""))
         self._log_configs.clear()
+
+    def for_opening(self, known: ConfigsImage, topic: str, topic_id: bytes) -> LogConfig:
+        """Return the LogConfig with which a log is opened, before the newest metadata is known.
+
+        Where there is remote storage each log is opened as if it had some: otherwise it would start at its first segment, and forget what is
+        in the store. Its replica's role brings the configuration as it is (`Log.update_config`).
+        """
+        config = self.for_log(known.for_topic(topic))
+        return replace(config, remote_storage_enable=True) if self[SYSTEM] else config
 
     def for_log(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return a topic's LogConfig. Most topics share one: 10,000 partitions must not parse 10,000 times."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from ottla.broker.broker_node import BrokerNode
 from ottla.broker.cluster.channels import ControllerAddress, ControllerChannel
@@ -27,7 +28,7 @@ from ottla.node.formatting import prepare
 from ottla.node.load_and_close import close_logs, load_logs
 from ottla.node.security import NodeSecurity, NodeUsers, logins_of
 from ottla.node.settings import authorizer, client_quotas, control_settings, detoured, raft_config, registered
-from ottla.node.tables import table_worker
+from ottla.node.tables import open_tier_store, table_worker
 from ottla.protocol.api import ApiKey
 from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.client_bounds import kept_metrics
@@ -196,10 +197,9 @@ class Node:
         configs = BrokerConfigs(config)
         began_ms = clock.mono_ms()
         image = self.metadata.loader.image
+        config_for = partial(configs.for_opening, image.configs)
         # This runs on a worker, because the quorum must not miss its turns while logs are recovered.
-        await self.world.workers.run(
-            load_logs, logs, lambda topic, _: configs.for_log(image.configs.for_topic(topic)), clock, clock.wall_ms()
-        )
+        await self.world.workers.run(load_logs, logs, config_for, clock, clock.wall_ms())
         if len(logs.open):
             log.info("Loaded %d logs in %d ms", len(logs.open), clock.mono_ms() - began_ms)
         # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
@@ -247,6 +247,7 @@ class Node:
             self._security.to_brokers,
             self._security.check_stores,
             table_worker,
+            partial(open_tier_store, config),
         )
         self.checks.broker_is_made(broker)
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:

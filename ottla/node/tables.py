@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
+from ottla.broker.tiers.objects import TierStore
 from ottla.node.story_page import STORY, who_may_ask
 from ottla.server.admin import JSON_LINES, Answer, HttpRequest
 from ottla.server.config.key import Values
+from ottla.server.config.node_config import NodeConfig
+from ottla.server.config.remote_storage import tier_location, tier_options
 
 USAGE = b"/tables or /tables?topic=NAME\n"
 
@@ -59,3 +62,10 @@ def table_worker() -> object:
     from ottla.tables.worker import TableWorker
 
     return TableWorker()
+
+
+def open_tier_store(config: NodeConfig) -> TierStore:
+    """Open the store of remote segments, on a thread. Its library is imported by the first use, if the address needs one."""
+    from ottla.tables.table_location import open_store
+
+    return open_store(tier_location(config.own, config.static), tier_options(config.static))

@@ -220,6 +220,11 @@ NOT_RUN: dict[tuple[str, str], str] = {
             "ottla table export orders --log-dir ./data --to s3://lake/kafka \\": "an S3 store: tests/ottla/tables/test_stores.py",
             "ottla table status orders --at ./lake --log-dir ./cluster/node-1/data": "tests/ottla/tables/test_export.py",
         },
+        "docs/TIERS.md": {
+            "ottla dev --nodes 1 --override remote.log.storage.system.enable=true --override ottla.tier.location=/tmp/segments \\": (
+                f"{UNTIL}: tests/cluster/test_tiers.py"
+            ),
+        },
         "docs/TRAFFIC.md": {
             "ottla dev --nodes 1 &": f"{UNTIL}: tests/ottla/cli/test_dev.py",
             "ottla topic create orders -b localhost:9192": "port 9192: tests/ottla/traffic/test_record_command.py",

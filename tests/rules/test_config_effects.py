@@ -35,14 +35,14 @@ NOT_READERS = (
     "ottla/local/storage_format.py",
 )
 #: Of server/config, these read: listeners and roles become a node's addresses there, and places of tables are checked.
-READERS = ("server/config/node_config.py", "server/config/listeners.py", "server/config/table_places.py")
-#: Of a topic's properties, read nowhere: there is no tiered storage.
-TOPIC_WITHOUT_EFFECT = frozenset(
-    {
-        "remote.copy.lag.bytes",
-        "remote.copy.lag.ms", "remote.log.delete.on.disable", 
-    }
-)  # fmt: skip
+READERS = (
+    "server/config/node_config.py",
+    "server/config/remote_storage.py",
+    "server/config/listeners.py",
+    "server/config/table_places.py",
+)
+#: Of a topic's properties, read nowhere: segments are copied to remote storage without a lag.
+TOPIC_WITHOUT_EFFECT = frozenset({"remote.copy.lag.bytes", "remote.copy.lag.ms"})
 
 
 @cache

@@ -8,6 +8,7 @@ from collections import Counter
 from ottla.broker.components import BrokerComponents
 from ottla.broker.fetch.reader import CONSUMER_REPLICA_ID, ISOLATION_LEVELS, READ_COMMITTED
 from ottla.broker.replication.partition import Partition
+from ottla.broker.tiers.tier_reads import RemoteFindings
 from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_producers import (
@@ -32,7 +33,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.work import Turn, Work
-from ottla.server.network.context import Answer, RequestContext
+from ottla.server.network.context import Answer, Reply, RequestContext
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.log import lookup
 
@@ -63,13 +64,14 @@ def list_offsets(
         -1 latest   v0      last stable offset or high watermark by isolation; OFFSET_NOT_AVAILABLE right after an election (v5)
         -2 earliest v0      log start offset
         -3 max      v7      the record with the largest timestamp (KIP-734)
-        -4 earliest local, -5 latest tiered (v8, v9), -6 earliest pending upload (v11): nothing is tiered here, so -4 is the log
-                            start and the other two are unknown
+        -4 local    v8      the first offset on the local disk (KIP-405)
+        -5 tiered   v9      the last offset that remote storage has as well, unknown if it has none
+        -6 pending  v11     the first offset that remote storage does not have, unknown without remote.storage.enable
         t >= 0              the first offset whose timestamp is >= t, if it is below what the reader may see
 
     A search by time may lead through the whole log, and its batches may hold anything: it works in turns (`broker/long_work.py`).
 
-    v2 isolation_level · v4 leader epochs · v6 flexible · v10 timeout_ms, of no meaning without tiered storage.
+    v2 isolation_level · v4 leader epochs · v6 flexible · v10 timeout_ms, which is not read.
 
     Errors:
         INVALID_REQUEST       the partition is twice in the request
@@ -81,11 +83,25 @@ def list_offsets(
     """
     if request.isolation_level not in ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level}")
-    return broker.long_work.run(context, _answer(broker, request, context), lambda answer: answer, is_search=True)
+    tiers = broker.tiers
+    searches = {} if tiers is None else tiers.reads.searches_of(broker.replicas, request)
+    if not searches or tiers is None:
+        return _locally(broker, request, context, {})
+    reply: Reply[ListOffsetsResponse] = Reply()
+    work = tiers.reads.search_all(searches, reply, lambda found: _locally(broker, request, context, found))
+    broker.world.spawn(work, "remote searches")
+    return reply
+
+
+def _locally(
+    broker: BrokerComponents, request: ListOffsetsRequest, context: RequestContext, remote: RemoteFindings
+) -> Answer[ListOffsetsResponse]:
+    work = _answer(broker, request, context, remote)
+    return broker.long_work.run(context, work, lambda answer: answer, is_search=True)
 
 
 def _answer(
-    broker: BrokerComponents, request: ListOffsetsRequest, context: RequestContext
+    broker: BrokerComponents, request: ListOffsetsRequest, context: RequestContext, remote: RemoteFindings
 ) -> Work[ListOffsetsResponse]:
     turn = Turn()
     counts = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
@@ -100,7 +116,8 @@ def _answer(
                 if asked.timestamp < 0 and context.api_version < SINCE_VERSION.get(asked.timestamp, 1 << 15):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
                 partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
-                found = yield from _look_up(partition, asked, request, turn)
+                elsewhere = remote.get((topic.name, asked.partition_index))
+                found = yield from _look_up(partition, asked, request, turn, elsewhere)
                 answer.timestamp, answer.offset, answer.leader_epoch = found
             except KafkaError as error:
                 answer.error_code = _known_code(error.code, context.api_version)
@@ -124,7 +141,11 @@ def _known_code(code: ErrorCode, api_version: int) -> ErrorCode:
 
 
 def _look_up(
-    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, turn: Turn
+    partition: Partition,
+    asked: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    turn: Turn,
+    remote: tuple[int, int, int] | KafkaError | None,
 ) -> Work[tuple[int, int, int]]:
     log = partition.local_log(asked.current_leader_epoch, require_leader=request.replica_id != DEBUGGING_REPLICA_ID)
     is_client = request.replica_id == CONSUMER_REPLICA_ID
@@ -141,12 +162,21 @@ def _look_up(
             if lags:
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return -1, limit, partition.leader_epoch
-        case -2 | -4:  # EARLIEST, EARLIEST_LOCAL
+        case -2:  # EARLIEST
             return -1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset)
-        case -5 | -6:  # nothing is tiered
-            return UNKNOWN
+        case -4:  # EARLIEST_LOCAL
+            return -1, log.local_start_offset, log.epochs.epoch_of(log.local_start_offset)
+        case -5:  # LATEST_TIERED
+            return UNKNOWN if log.remote_end < 0 else (-1, log.remote_end, log.epochs.epoch_of(log.remote_end))
+        case -6:  # EARLIEST_PENDING_UPLOAD
+            offset = max(log.remote_end + 1, log.log_start_offset)
+            return (-1, offset, log.epochs.epoch_of(offset)) if log.config.remote_storage_enable else UNKNOWN
         case -3:  # MAX_TIMESTAMP
             found = yield from lookup.max_timestamp(log, turn)
+        case _ if isinstance(remote, KafkaError):
+            raise remote
+        case _ if remote is not None:
+            found = remote
         case timestamp:
             found = yield from lookup.offset_for_timestamp(log, timestamp, turn)
     if found is not None and found[1] < limit:

@@ -227,10 +227,14 @@ def handle(broker: FetchedBroker, request: FetchRequest, context: RequestContext
     except KafkaError as refused:
         # There is no such session, or it is at another epoch. As in Kafka the answer has neither partitions nor its id.
         return FetchResponse(error_code=refused.code)
+    fetch.reader.session.reads_remote = False
     rows, is_enough, is_batched = fetch.reader.begin(broker.world.clock.mono_ms())
-    if is_enough:
+    if is_enough and fetch.reader.moved is None:
         return fetch.response(rows)
     reply: Reply[FetchResponse] = Reply()
+    if broker.tiers is not None and (moved := fetch.reader.moved) is not None:
+        reply.on_cancel = broker.tiers.begin(fetch, rows, reply, moved)
+        return reply
     reply.on_cancel = DelayedReply(fetch, rows, reply, is_batched).cancel
     return reply
 

@@ -14,8 +14,8 @@ Nothing here waits (`DelayedFetch`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.fetch.session import FetchPartition, FetchSession, replica_id_of
@@ -26,10 +26,16 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.controller.metadata.cluster import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchRequest, PartitionData
+from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.clock import TimerWheel
-from ottla.server.network.context import RequestContext
+from ottla.server.network.context import Reply, RequestContext
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
@@ -49,6 +55,17 @@ FOLLOWER_READS_VERSION = 11
 Row: TypeAlias = "tuple[FetchPartition, Partition | None, Log | None, bytes | memoryview | None, PartitionData | None]"
 
 
+#: A partition whose offset is in remote storage alone.
+Moved: TypeAlias = "tuple[FetchPartition, Partition, Log]"
+
+
+class RemoteReads(Protocol):
+    """Reads of remote storage, where it is on (`remote_fetch.py`)."""
+
+    def begin(self, fetch: Any, rows: list[Row], reply: Reply[FetchResponse], moved: Moved) -> Callable[[], None]:
+        """Complete the reply with what the store has of one partition; return how to cancel it."""
+
+
 class FetchedBroker(Protocol):
     """The dependencies of a fetch, a subset of those of the handlers (broker/components.py)."""
 
@@ -62,13 +79,16 @@ class FetchedBroker(Protocol):
     quotas: ClientQuotas
     authorizer: Authorizer
 
+    @property
+    def tiers(self) -> RemoteReads | None: ...
+
 
 class SessionReader:
     """Reads for one request, or for all those of a session that repeat it."""
 
     __slots__ = (
         "_by_id", "_by_name", "_is_special", "_may_wait", "_rack", "_unreadable", "batching", "broker", "context", "delays", "max_bytes",
-        "max_wait_ms", "min_bytes", "mono_ns", "read_committed", "ready_bytes", "replica_epoch", "replica_id", "require_leader",
+        "max_wait_ms", "min_bytes", "mono_ns", "moved", "read_committed", "ready_bytes", "replica_epoch", "replica_id", "require_leader",
         "session",
     )  # fmt: skip
 
@@ -95,6 +115,8 @@ class SessionReader:
         self.min_bytes = min(request.min_bytes, max_bytes)
         #: What each partition counted when it was last read (`read`), where the records of one alone are not enough.
         self.ready_bytes: dict[FetchPartition, int] | None = {} if self.min_bytes > 1 else None
+        #: The first partition whose offset is in remote storage alone, found by `read`.
+        self.moved: Moved | None = None
         self.max_wait_ms = request.max_wait_ms
         self._may_wait = request.max_wait_ms > 0 and bool(session.partitions)
 
@@ -245,6 +267,12 @@ class SessionReader:
                 aborted = log.segments.aborted_transactions(offset, next_offset) if read_committed else None
             except (KafkaError, StorageFailure) as error:
                 code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+                if code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                    if self.broker.tiers is not None:
+                        self.moved = self.moved or (wanted, partition, log)
+                        self.session.reads_remote = must_answer = True
+                        continue
+                    code = ErrorCode.KAFKA_STORAGE_ERROR  # clients do not know the other
                 rows[i] = wanted, partition, None, None, failed(wanted.index, code)
                 must_answer = True
                 continue

@@ -110,9 +110,12 @@ class RepeatedFetch(SessionReader):
             epoch != (session.epoch if session_id else FINAL_EPOCH)
             or session.waiting is not None
             or session.unnamed
+            or session.reads_remote
             or self.broker.quotas.active
             or (self._authorizer is not None and not self._is_allowed(self._authorizer, connection))
         ):
+            if session.reads_remote:
+                connection.fast_path = None
             return False
         # What follows is what the handler would do as well.
         if not self._take_over(session, buf, at + 5, end, topics):
@@ -290,7 +293,7 @@ class RepeatedFetches:
             or request.session_epoch == INITIAL_EPOCH
         ):
             return None
-        if request.rack_id and consumers_rack(broker, request):
+        if (request.rack_id and consumers_rack(broker, request)) or reads_remote(broker, request):
             return None
         replica_id = replica_id_of(request, version)
         if request.session_id:
@@ -312,6 +315,20 @@ class RepeatedFetches:
         if replica_id < 0 and not session.id:
             pacing = broker.fetch_sessions.pacing.of(context, partial(share_of_leaders, broker, session))
         return RepeatedFetch(broker, route, request, context, session, form, pacing)
+
+
+def reads_remote(broker: FetchedBroker, request: FetchRequest) -> bool:
+    """Return whether the request names an offset that is in remote storage alone: the handler reads that."""
+    if broker.tiers is None:
+        return False
+    for topic in request.topics:
+        partitions = broker.replicas.by_id.get(topic.topic_id, {})
+        for asked in topic.partitions:
+            partition = partitions.get(asked.partition)
+            log = None if partition is None else partition.log
+            if log is not None and log.log_start_offset <= asked.fetch_offset < log.local_start_offset:
+                return True
+    return False
 
 
 def share_of_leaders(broker: FetchedBroker, session: FetchSession) -> float:

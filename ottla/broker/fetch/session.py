@@ -116,8 +116,19 @@ class FetchSession:
     """The fetch session of one client. One request at a time uses it: a second one ends the wait of the first."""
 
     __slots__ = (
-        "active", "cached_size", "contact_ms", "created_ms", "epoch", "id", "last_used_ms", "partitions", "replica_id",
-        "unnamed", "uses_topic_ids", "waiting",
+        "active",
+        "cached_size",
+        "contact_ms",
+        "created_ms",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "reads_remote",
+        "replica_id",
+        "unnamed",
+        "uses_topic_ids",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -141,6 +152,8 @@ class FetchSession:
         #: Monotonic time of the last request: an idle follower held everything that there was then.
         self.contact_ms = 0
         self.cached_size = len(partitions)
+        #: Its last request was for an offset that is in remote storage alone: the next one is the handler's.
+        self.reads_remote = False
         #: The request that has not been answered yet.
         self.waiting: WaitingRequest | None = None
 

@@ -15,30 +15,27 @@ record's key, value and own headers, which come first: of two headers of one nam
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ottla.broker.cluster.channels import BrokerChannels, ControllerChannel
+from ottla.broker.cluster.channels import ControllerChannel
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.metadata_cache import NO_LEADER, MetadataCache
-from ottla.broker.replication.delayed_produce import DelayedProduce
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.committed_write import CommittedWrites
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.group_settings import ShareGroupSettings
 from ottla.broker.share.in_flight import Run
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.batch import HEADER_BYTES, iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
 from ottla.protocol.slotted import entity
-from ottla.server.clock import TimerWheel, pause
+from ottla.server.clock import pause
 from ottla.server.config.resource_configs import TOPIC_CONFIGS
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
@@ -188,10 +185,8 @@ class DeadLetterQueue:
     world: World
     configs: BrokerConfigs
     metadata: MetadataCache
-    replicas: Replicas
-    channels: BrokerChannels
     controller: ControllerChannel
-    wheel: TimerWheel
+    writes: CommittedWrites
     counts: ShareCounts = field(default_factory=ShareCounts)
 
     def write(
@@ -247,7 +242,7 @@ class DeadLetterQueue:
                         copies, tried = await self._copies(partition, epoch, letters[:tried], queue.max_bytes)
                 batch, count = batch_of(source, letters[:tried], copies, queue.max_bytes, self.world.clock.wall_ms())
                 self.counts.dead_letter_requests[source.group_id] += 1
-                await self._produce(queue, batch)
+                await self.writes.write(queue.topic, queue.topic_id, queue.partition, batch)
             except KafkaError as error:
                 attempts += 1
                 if not error.code.retriable or attempts >= ATTEMPTS_MAX:
@@ -313,46 +308,3 @@ class DeadLetterQueue:
                 log.info("No copy of offset %d of %s: %s", offsets[tried], partition, error)
             tried = max(tried + 1, bisect_left(offsets, end))
         return found, tried
-
-    # -- Producing ---------------------------------------------------------------------------------------------------
-
-    async def _produce(self, queue: Queue, batch: bytes) -> None:
-        """Raise KafkaError unless the batch is committed."""
-        leader, _ = self.metadata.leader_and_epoch(queue.topic, queue.partition)
-        if leader == NO_LEADER:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        if leader == self.metadata.node_id:
-            error = await self._append(queue, batch)
-        else:
-            error = _error_of(await self.channels.request(leader, _request(queue, batch)))
-        if error:
-            raise KafkaError(error)
-
-    async def _append(self, queue: Queue, batch: bytes) -> ErrorCode:
-        partition = self.replicas.lookup(queue.topic, queue.topic_id, queue.partition)
-        try:
-            appended = partition.append(batch, ACKS_ALL, self.world.clock.wall_ms())
-        except StorageFailure as failure:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-        errors: list[ErrorCode] = []
-        committed = asyncio.Event()
-        DelayedProduce(
-            [(partition.when_committed, appended.last_offset, errors.append)],
-            REQUEST_TIMEOUT_MS,
-            self.wheel,
-            committed.set,
-        )
-        await committed.wait()
-        return errors[0] if errors else ErrorCode.NONE
-
-
-def _request(queue: Queue, batch: bytes) -> ProduceRequest:
-    data = TopicProduceData(queue.topic, queue.topic_id, [PartitionProduceData(queue.partition, batch)])
-    return ProduceRequest(acks=ACKS_ALL, timeout_ms=REQUEST_TIMEOUT_MS, topic_data=[data])
-
-
-def _error_of(response: Any) -> ErrorCode:
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            return ErrorCode(partition.error_code)
-    return ErrorCode.UNKNOWN_SERVER_ERROR

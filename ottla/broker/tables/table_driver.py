@@ -268,7 +268,7 @@ def _span(led: _Led) -> TableSpan:
         partition=led.partition.index,
         folder=led.log.directory,
         leader_epoch=led.leader_epoch,
-        start=led.log.log_start_offset,
+        start=led.log.local_start_offset,
         end=led.log.last_stable_offset,
         epochs=tuple(led.log.epochs.entries),
     )

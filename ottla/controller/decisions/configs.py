@@ -25,6 +25,7 @@ from ottla.protocol.messages.create_topics import CreatableTopicConfigs
 from ottla.server.config.broker import key_of
 from ottla.server.config.dynamic import ConfigSource, check_broker_configs
 from ottla.server.config.key import ConfigError, ConfigKey, Type, Values
+from ottla.server.config.remote_storage import check_turned_off
 from ottla.server.config.resource_configs import (
     CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
@@ -167,6 +168,8 @@ class ConfigDecisions:
                 configs[name] = new
         self._check_resource(resource_type, resource)
         self.validate(resource_type, resource, configs)
+        if resource_type == ResourceType.TOPIC:
+            _check_remote_storage(current, configs)
         self._check_elr_safety(state, resource_type, resource, operations, configs)
         if not new_resource:
             _check_exists(state, resource_type, resource)
@@ -354,3 +357,10 @@ def _key(resource_type: int, name: str) -> ConfigKey | None:
     }
     find = finders.get(resource_type)
     return None if find is None else find(name)
+
+
+def _check_remote_storage(current: Mapping[str, str], configs: Mapping[str, str]) -> None:
+    try:
+        check_turned_off(current, configs)
+    except ConfigError as error:
+        raise error.as_reply() from None

@@ -152,15 +152,12 @@ REJECTED: dict[str, RejectedProperty] = {
     ),
     "ssl.engine.factory.class": RejectedProperty("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
     "security.providers": RejectedProperty("Java security providers are not loaded", _LEAVE_OUT),
-    "remote.log.storage.system.enable": RejectedProperty(
-        "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
-    ),
 }
 
 #: Whole families without effect, because their feature is missing. Rows of `REJECTED` and names that are used are excepted.
 FAMILIES: dict[str, str] = {
-    "remote.": "tiered storage",
-    "log.remote.": "tiered storage",
+    "remote.": "parts of tiered storage that are Java classes, their threads, or quotas of it",
+    "log.remote.": "tiered storage: full segments are copied without a lag",
     "group.consumer.": "assignments of consumer groups are computed off the event loop if they are large",
     "group.share.": "share groups",
     "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",
@@ -174,6 +171,11 @@ READ_OF_FAMILIES = frozenset(
     f"share.coordinator.state.topic.{name}"
     for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
 ) | {
+    "remote.fetch.max.wait.ms",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.task.interval.ms",
+    "remote.log.reader.threads",
+    "remote.log.storage.system.enable",
     "share.coordinator.cold.partition.snapshot.interval.ms",
     "share.coordinator.snapshot.update.records.per.snapshot",
     "share.coordinator.state.topic.prune.interval.ms",

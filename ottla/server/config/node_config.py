@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from ottla.protocol.features import RELEASES, Advertised
 from ottla.server.address import Address, parse_address
+from ottla.server.config import remote_storage
 from ottla.server.config.broker import (
     AUTHORIZER_CONFIGS,
     BROKER_CONFIGS,
@@ -60,7 +61,9 @@ class NodeConfig:
         self.unknown = sorted(
             name
             for name in self.static
-            if key_of(name) is None and name not in AUTHORIZER_CONFIGS and not name.startswith(STORE_OPTION)
+            if key_of(name) is None
+            and name not in AUTHORIZER_CONFIGS
+            and not name.startswith((STORE_OPTION, *remote_storage.PREFIXES))
         )
         #: The texts of all levels, for DescribeConfigs, and all configurations by name.
         self.levels = Levels({}, {}, self.static)
@@ -73,6 +76,7 @@ class NodeConfig:
             unstable_features=self.values["unstable.feature.versions.enable"],
         )
         check_effects(self.static, where or {})
+        remote_storage.check_system(self.values, self.own, self.static)
         self.endpoints: tuple[Endpoint, ...] = read_endpoints(self.values)
         self.voters: tuple[VoterAddress, ...] = read_voters(self["controller.quorum.voters"])
         self.bootstrap_servers: tuple[Address, ...] = tuple(

@@ -27,6 +27,7 @@ from ottla.server.config.key import (
     Values,
     table,
 )
+from ottla.server.config.remote_storage import check_remote_storage
 from ottla.server.config.table_places import check_table
 from ottla.server.config.tables.log import LOG, REPLICATION
 from ottla.server.config.tables.topic_tables import (
@@ -161,10 +162,7 @@ def check_topic_configs(configs: Mapping[str, str], broker_values: Values) -> No
     if low > high:
         text = f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
         raise ConfigError("min.compaction.lag.ms", low, text, message=text)
-    if values["remote.storage.enable"]:
-        # remote.log.storage.system.enable is rejected at start (`REJECTED` in broker.py): there is no tiered storage.
-        text = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
-        raise ConfigError("remote.storage.enable", "true", text, message=text)
+    check_remote_storage(values, broker_values)
     check_table(values, broker_values)
 
 

@@ -79,6 +79,11 @@ OWN_CONFIGS = table(
     ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,
         "Whether every record of a produced batch is decoded and checked, as Kafka does. By default only the header, the CRC, "
         "the size and the sequence are, and the records where the topic's configuration needs them."),
+    ConfigKey("ottla.tier.location", Type.STRING, None, Importance.MEDIUM,
+        "The path or address (s3://, gs://, az://) below which segments lie where remote.log.storage.system.enable is true. All brokers "
+        "must reach the same place. Without it rsm.config.dir of Kafka's LocalTieredStorage is taken."),
+    ConfigKey("ottla.tier.call.timeout.ms", Type.LONG, 300_000, Importance.LOW,
+        "After this time a call of the store of remote segments has failed. The copy of one segment is one call.", at_least(1)),
     ConfigKey("ottla.ready.in.sync.timeout.ms", Type.LONG, 600_000, Importance.LOW,
         "How long after its start a broker is not ready because its replicas are not in sync yet. An orchestrator that updates node by "
         "node stops the next one when this one is ready.", at_least(0)),

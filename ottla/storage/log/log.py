@@ -72,19 +72,16 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        local_start_offset: int | None = None,
+        local_start_offset: int = 0,
     ) -> None:
-        """Take a local start offset that is not the log start offset: what is before it is in remote storage."""
         assert 0 <= log_start_offset <= log_end_offset
-        local_start_offset = log_start_offset if local_start_offset is None else local_start_offset
-        assert log_start_offset <= local_start_offset <= log_end_offset
         self.files, self.mappings = spec.files, spec.mappings
         self.topic, self.partition, self.topic_id = spec.topic, spec.partition, spec.topic_id
         self.segments, self.epochs, self.producers = segments, epochs, ProducerStates()
         self.log_start_offset = log_start_offset
-        self.local_start_offset = local_start_offset
+        self.local_start_offset = max(log_start_offset, local_start_offset)
         self.log_end_offset = log_end_offset
-        self.high_watermark = local_start_offset
+        self.high_watermark = self.local_start_offset
         #: The last offset that is known to be in remote storage, -1 if nothing is. Retention waits for it.
         self.remote_end = -1
         #: The next offset of the topic's table; None if it has none, or if this replica does not lead.
@@ -146,10 +143,12 @@ class Log:
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.local_start_offset = min(self.local_start_offset, offset)
+        self.remote_end = min(self.remote_end, offset - 1)
 
     def restart_at(self, offset: int, start: int) -> None:
         """The log is empty: the next append is at `offset`. With remote storage the log may start before that."""
         self.log_end_offset = offset
+        self.remote_end = -1
         self.log_start_offset = start
         self.local_start_offset = self.high_watermark = max(offset, start)
 
@@ -180,6 +179,10 @@ class Log:
         return f"Log({self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset}))"
 
     def update_config(self, config: LogConfig) -> None:
+        if not config.remote_storage_enable and self.log_start_offset < self.local_start_offset:
+            self.start_at(
+                self.local_start_offset
+            )  # remote storage was switched off, or the log was opened as if it were on
         self._set_rules(config)
         self.room.update_config(config)
 

@@ -8,7 +8,8 @@ watermark (invariant 12). Kafka's rules:
     start  the next segment begins at or before the log start offset
 
 With remote storage (KIP-405) time and size are local.retention.ms and local.retention.bytes, and a segment stays until remote storage has it
-(`Log.remote_end`); the local start offset moves and the log start offset stays.
+(`Log.remote_end`) and the log is flushed up to its end: the file of leader epochs then has what could not be read from batches
+again. The local start offset moves and the log start offset stays.
 
 Retention and compaction leave what the topic's table does not have yet (`ottla.table.retention.hold`). A leader knows from the process beside
 it how far the table is (`Log.table_offset`). A follower does not, and leaves everything above its log start offset, which follows the
@@ -178,7 +179,7 @@ def expired(log: Log, now_ms: int) -> Iterator[str]:
         left -= size
         if end > log.high_watermark or (is_active and not size):
             return
-        goes_ms, is_held = NEVER, config.is_copied and end - 1 > log.remote_end
+        goes_ms, is_held = NEVER, config.is_copied and end > min(log.remote_end + 1, log.recovery_point)
         if config.delete and config.kept_ms >= 0 and not is_held:
             goes_ms = _largest_timestamp(log, segment, is_active) + config.kept_ms
         if goes_ms < now_ms:

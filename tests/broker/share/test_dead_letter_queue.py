@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.committed_write import CommittedWrites
 from ottla.broker.replication.partition import Partition
 from ottla.broker.share.dead_letter_queue import ATTEMPTS_MAX, COPY_BYTES_MAX, READ_BYTES, DeadLetterQueue
 from ottla.broker.share.group_settings import ShareGroupSettings
@@ -81,10 +82,8 @@ class Brokers:
             world,
             BrokerConfigs(NodeConfig(properties)),
             self.metadata,
-            None,
-            self,
             Controller(self),
-            TimerWheel(self.clock),
+            CommittedWrites(world, self.metadata, None, self, TimerWheel(self.clock)),
         )
 
     def create_queue(self, partitions: int = 2) -> None:

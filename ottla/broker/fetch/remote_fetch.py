@@ -1,0 +1,93 @@
+"""A Fetch below the local start offset: its records are read from remote storage, off the loop (KIP-405).
+
+One partition of a request is read so, as in Kafka before 4.2: a response with records of one ends the wait, and the session brings the others to
+the front. The request waits for `remote.fetch.max.wait.ms`; then it is answered without these records, which the next one finds in
+memory. A follower that is so far behind is served in the same way, and needs nothing of the store: Kafka's gets the error
+OFFSET_MOVED_TO_TIERED_STORAGE instead. News of its other partitions end the wait at once, because producers wait for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla.broker.fetch.handler import DONE, DelayedFetch, DelayedReply, PendingFetch
+from ottla.broker.fetch.reader import Moved, Row, failed
+from ottla.broker.replication.partition import Partition
+from ottla.broker.tiers.tier_reads import TieredRecords, TierReads
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
+from ottla.server.network.context import Reply
+
+log = logging.getLogger(__name__)
+
+
+class RemoteFetch(DelayedReply):
+    """The delayed fetch of a request with a partition that is read from remote storage."""
+
+    __slots__ = ("_found", "_log", "_offset", "_wanted")
+
+    def __init__(
+        self,
+        fetch: PendingFetch,
+        rows: list[Row],
+        reply: Reply[FetchResponse],
+        tiers: TierReads,
+        moved: Moved,
+    ) -> None:
+        DelayedFetch.__init__(self, fetch.reader, rows, False, tiers.wait_ms)
+        self._fetch, self._reply = fetch, reply
+        self._wanted, partition, self._log = moved
+        self._offset = self._wanted.fetch_offset
+        self._found: TieredRecords | KafkaError | None = None
+        fetch.reader.broker.world.spawn(self._read(tiers, partition), f"remote fetch of {partition}")
+
+    def wake(self) -> None:
+        """Answer a follower; a consumer waits for the store, whatever comes in other partitions."""
+        if self.reader.replica_id >= 0:
+            super().wake()
+
+    async def _read(self, tiers: TierReads, partition: Partition) -> None:
+        reader, wanted = self.reader, self._wanted
+        max_bytes = min(wanted.max_bytes, reader.max_bytes)
+        try:
+            self._found = await tiers.read(
+                partition, self._log, self._offset, max_bytes, read_committed=reader.read_committed
+            )
+        except KafkaError as error:
+            self._found = error
+        except Exception:
+            log.exception("A remote fetch of %s has failed", partition)
+            self._found = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if self._slot != DONE:
+            self.expire()
+
+    def _send(self, rows: list[Row]) -> None:
+        for index, (wanted, partition, own, records, data) in enumerate(rows):
+            # What was read is of this log; another one, or another offset, has been asked for since.
+            is_same = wanted is self._wanted and own is self._log and wanted.fetch_offset == self._offset
+            if not is_same or data is not None or records is not None or own is None:
+                continue
+            found = self._found
+            if isinstance(found, KafkaError):
+                rows[index] = wanted, partition, None, None, failed(wanted.index, found.code)
+            elif found is not None and self._offset >= own.log_start_offset:
+                listed = [AbortedTransaction(each.producer_id, each.first_offset) for each in found.aborted]
+                with_aborted = (
+                    PartitionData(partition_index=wanted.index, aborted_transactions=listed) if listed else None
+                )
+                rows[index] = wanted, partition, own, found.records, with_aborted
+        super()._send(rows)
+
+
+class RemoteFetches:
+    """Makes the delayed fetches of a broker that has remote storage."""
+
+    def __init__(self, reads: TierReads) -> None:
+        self.reads = reads
+
+    def begin(
+        self, fetch: PendingFetch, rows: list[Row], reply: Reply[FetchResponse], moved: Moved
+    ) -> Callable[[], None]:
+        """Read one partition of a request from remote storage, then complete the reply; return how to cancel it."""
+        return RemoteFetch(fetch, rows, reply, self.reads, moved).cancel

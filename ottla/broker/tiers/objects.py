@@ -1,0 +1,146 @@
+"""The objects of remote segments: their names, what is in them, and the calls of a store, each with a deadline (KIP-405).
+
+The layout is that of Kafka's LocalTieredStorage, below a folder or an address:
+
+    kafka-tiered-storage/TOPIC-PARTITION-TOPICID/00000000000000001234-SEGMENTID.log, .index, .timeindex, .txnindex (if a transaction was
+    aborted), .snapshot (producer states behind the segment), .leader_epoch_checkpoint (the epochs of the log up to the segment's end)
+
+The store is what `ottla/tables/store.py` describes; a node hands its broker a function that opens it, so that libraries are imported only
+where remote storage is on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from ottla.broker.tiers.remote_segments import Epochs, RemoteSegment, TieredPartition
+from ottla.protocol.primitives import uuid_to_str
+from ottla.server.workers import Workers
+from ottla.server.world import World
+from ottla.storage.files import Files
+from ottla.storage.log.log import Log
+from ottla.storage.producers import producer_snapshots
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+
+T = TypeVar("T")
+
+ROOT = "kafka-tiered-storage"
+SNAPSHOT_SUFFIX, EPOCHS_SUFFIX = producer_snapshots.SUFFIX, ".leader_epoch_checkpoint"
+#: The log goes last in a copy and first in a deletion.
+SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_SUFFIX, LOG_SUFFIX)
+
+
+class TierStore(Protocol):
+    """The part of a store that remote segments need. All calls block, and raise if the store has failed."""
+
+    def put(self, name: str, data: bytes | memoryview) -> None: ...
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def size(self, name: str) -> int | None: ...
+
+    def get_range(self, name: str, start: int, length: int) -> bytes: ...
+
+    def delete(self, name: str) -> None: ...
+
+
+class TierFailure(Exception):
+    """Remote storage has failed, has not answered in time, or has other bytes than were stored."""
+
+
+def folder_of(place: TieredPartition) -> str:
+    return f"{ROOT}/{place.topic}-{place.partition}-{uuid_to_str(place.topic_id)}"
+
+
+def name_of(place: TieredPartition, segment: RemoteSegment, suffix: str) -> str:
+    """Return the name of one of a segment's objects."""
+    return f"{folder_of(place)}/{segment.start:020d}-{uuid_to_str(segment.id)}{suffix}"
+
+
+class StoreCalls:
+    """Calls of a store on threads of their own, some at a time. One that takes too long is given up with its thread: what hangs must not
+    keep the others waiting."""
+
+    def __init__(self, world: World, name: str, at_once: int) -> None:
+        self._world, self._name = world, name
+        self._idle: list[Workers] = []
+        self._room = asyncio.Semaphore(at_once)
+        self.timeouts = 0
+
+    async def run(self, timeout_ms: int, function: Callable[..., T], *args: object) -> T:
+        """Return the function's result. Raises TierFailure for its failures, and if it has not answered in time."""
+        async with self._room:
+            workers = self._idle.pop() if self._idle else self._world.workers.apart(self._name)
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    result = await workers.run(function, *args)
+            except TimeoutError:
+                self.timeouts += 1
+                raise TierFailure(f"no answer within {timeout_ms} ms") from None
+            except TierFailure:
+                self._idle.append(workers)
+                raise
+            except Exception as fault:
+                self._idle.append(workers)
+                raise TierFailure(f"{type(fault).__name__}: {fault}") from fault
+            self._idle.append(workers)
+            return result
+
+
+class Upload(NamedTuple):
+    """The copy of one segment, decided on the loop; `put` runs on a thread."""
+
+    place: TieredPartition
+    segment: RemoteSegment
+    log: memoryview
+    files: Files
+    #: Names of files by the suffix of their object; one that is missing is an error, but for transactions and snapshots.
+    paths: Sequence[tuple[str, str]]
+    epochs: bytes
+
+    def put(self, store: TierStore) -> None:
+        """Write all objects, the log last, and look at its size."""
+        for suffix, path in self.paths:
+            data = self.files.read(path)
+            if data is None and suffix == SNAPSHOT_SUFFIX:
+                data = producer_snapshots.encode(())
+            if data is None:
+                raise TierFailure(f"{path} is missing")
+            store.put(name_of(self.place, self.segment, suffix), data)
+        store.put(name_of(self.place, self.segment, EPOCHS_SUFFIX), self.epochs)
+        name = name_of(self.place, self.segment, LOG_SUFFIX)
+        store.put(name, self.log)
+        if (size := store.size(name)) != self.segment.size:
+            raise TierFailure(f"{name} has {size} bytes of {self.segment.size}")
+
+
+def upload_of(log: Log, place: TieredPartition, local: Segment, remote: RemoteSegment) -> Upload:
+    """Return the copy of a sealed segment."""
+    paths = [(INDEX_SUFFIX, local.file.named(INDEX_SUFFIX)), (TIME_INDEX_SUFFIX, local.file.named(TIME_INDEX_SUFFIX))]
+    if remote.has_aborted:
+        paths.append((TXN_INDEX_SUFFIX, local.file.named(TXN_INDEX_SUFFIX)))
+    paths.append((SNAPSHOT_SUFFIX, f"{log.directory}/{remote.end + 1:020d}{SNAPSHOT_SUFFIX}"))
+    view = local.file.view()[: local.file.size].toreadonly()
+    return Upload(place, remote, view, log.files, paths, epochs_text(log.epochs.entries, remote.end + 1))
+
+
+def delete_objects(store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None:
+    for suffix in reversed(SUFFIXES):
+        store.delete(name_of(place, segment, suffix))
+
+
+def epochs_between(epochs: Epochs, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the leader epochs of the offsets in [start, end), the first one from `start` on. An epoch without records is left out."""
+    for index, (epoch, first) in enumerate(epochs):
+        following = epochs[index + 1][1] if index + 1 < len(epochs) else end
+        if max(first, start) < min(following, end):
+            yield epoch, max(first, start)
+
+
+def epochs_text(epochs: Epochs, end: int) -> bytes:
+    """Return the file `leader-epoch-checkpoint` of the log up to `end`."""
+    rows = [f"{epoch} {first}" for epoch, first in epochs if first < end]
+    return "\n".join(["0", str(len(rows)), *rows, ""]).encode()

@@ -1,0 +1,47 @@
+"""Retention of a whole log with remote segments: where it starts, and which segments leave the store. Pure.
+
+The leader alone decides, by retention.ms and retention.bytes of the topic; followers take over its log start offset. A remote segment is deleted
+once all of its offsets are below the log start, whatever its lineage, or because its copy was given up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments, RemoteState, lineage_of
+from ottla.storage.log.log import Log
+
+#: A copy that another broker began so long ago is not finished any more. Its clock may differ from ours.
+GIVEN_UP_MS = 3_600_000
+
+
+class Expiry(NamedTuple):
+    """Where the log is to start, and the segments that are to leave the store then."""
+
+    log_start: int
+    gone: list[RemoteSegment]
+
+
+def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, node_id: int, copying: frozenset[bytes]) -> Expiry:
+    """Return what retention takes now. `copying` are the segments that this broker copies."""
+    config, start = log.config, log.log_start_offset
+    found = list(segments.in_lineage(start, lineage_of(log)))
+    left = sum(each.segment.size for each in found)
+    left += sum(each.file.size for each in log.segments if each.base_offset > log.remote_end)
+    for segment, agreed_to in found:
+        left -= segment.size
+        written_ms = segment.max_timestamp if segment.max_timestamp >= 0 else segment.event_ms
+        is_old = config.retention_ms >= 0 and written_ms + config.retention_ms < now_ms
+        if not is_old and not 0 <= config.retention_bytes <= left:
+            break
+        start = max(start, min(agreed_to, log.high_watermark))
+    gone = [each for each in segments.by_id.values() if _is_gone(each, start, now_ms, node_id, copying)]
+    return Expiry(start, gone)
+
+
+def _is_gone(segment: RemoteSegment, start: int, now_ms: int, node_id: int, copying: frozenset[bytes]) -> bool:
+    if segment.id in copying:
+        return False
+    if segment.state is RemoteState.COPY_STARTED:
+        return segment.broker_id == node_id or segment.event_ms + GIVEN_UP_MS < now_ms
+    return segment.end < start or segment.state is RemoteState.DELETE_STARTED

@@ -1,0 +1,238 @@
+"""The segments of one partition in remote storage, as `__remote_log_metadata` says (KIP-405). Pure: records in, answers out.
+
+    none -> COPY_STARTED -> COPY_FINISHED -> DELETE_STARTED -> DELETE_FINISHED, and from COPY_STARTED to DELETE_STARTED if a copy has failed
+
+Only a finished segment can be read. Two leaders may both have copied the same offsets, and after an unclean election the store has records that
+the log has not: so a segment counts at an offset only if its leader epoch there is the one that the log's lineage has. The lineage is what
+`LeaderEpochs.entries` has: it goes back to the log start offset, also for what is not on the local disk any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from ottla.protocol.internal_topics.remote_log_records import (
+    RemoteLogRecord,
+    RemoteLogSegmentIdEntry,
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    SegmentLeaderEpochEntry,
+    TopicIdPartitionEntry,
+)
+from ottla.storage.directories.future_logs import agreement
+from ottla.storage.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+#: (leader epoch, its first offset), growing in both.
+Epochs: TypeAlias = Sequence[tuple[int, int]]
+
+
+class Lineage(NamedTuple):
+    """The leader epochs of a log, and its end: what the store has beyond that is not the log's."""
+
+    epochs: Epochs
+    end: int
+
+
+def lineage_of(log: Log) -> Lineage:
+    return Lineage(log.epochs.entries, log.log_end_offset)
+
+
+class RemoteState(IntEnum):
+    """The states of a remote segment, by Kafka's numbers."""
+
+    COPY_STARTED = 0
+    COPY_FINISHED = 1
+    DELETE_STARTED = 2
+    DELETE_FINISHED = 3
+
+
+#: The states that may follow. A record may be there twice, because an answer to its writer was lost.
+FOLLOWING: dict[RemoteState, tuple[RemoteState, ...]] = {
+    RemoteState.COPY_STARTED: (RemoteState.COPY_FINISHED, RemoteState.DELETE_STARTED),
+    RemoteState.COPY_FINISHED: (RemoteState.DELETE_STARTED,),
+    RemoteState.DELETE_STARTED: (RemoteState.DELETE_FINISHED,),
+    RemoteState.DELETE_FINISHED: (),
+}
+
+
+class RemoteSegment(NamedTuple):
+    """A segment in remote storage. `end` is its last offset; `epochs` are (leader epoch, first offset) of what is in it."""
+
+    id: bytes
+    start: int
+    end: int
+    size: int
+    max_timestamp: int
+    epochs: tuple[tuple[int, int], ...]
+    broker_id: int
+    event_ms: int
+    state: RemoteState = RemoteState.COPY_STARTED
+    has_aborted: bool = True
+    custom: bytes | None = None
+
+
+class TieredPartition(NamedTuple):
+    """The partition that records are about: Kafka's TopicIdPartition."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+class FoundSegment(NamedTuple):
+    """A segment that has an offset, and the offset up to which it is the log's own."""
+
+    segment: RemoteSegment
+    agreed_to: int
+
+
+class RemoteSegments:
+    """The remote segments of a partition; `replay` alone changes them."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, RemoteSegment] = {}
+        #: The segments that can be read, by their start, with the largest end of each prefix beside them.
+        self._finished: list[RemoteSegment] = []
+        self._ends: list[int] = []
+        self._is_outdated = False
+
+    def replay(self, record: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord) -> None:
+        """Apply a record. One that cannot follow the state is left out, as in Kafka: a deposed leader may have written it."""
+        segment_id = record.remote_log_segment_id.id
+        known = self.by_id.get(segment_id)
+        try:
+            state = RemoteState(record.remote_log_segment_state)
+        except ValueError:
+            logger.warning(
+                "A record of remote segment %s has the unknown state %d",
+                segment_id.hex(),
+                record.remote_log_segment_state,
+            )
+            return
+        if isinstance(record, RemoteLogSegmentMetadataRecord):
+            if known is None and state is RemoteState.COPY_STARTED:
+                self.by_id[segment_id] = _segment_of(record)
+            return
+        if known is None or state not in FOLLOWING[known.state]:
+            return
+        following = known._replace(
+            state=state, event_ms=record.event_timestamp_ms, broker_id=record.broker_id, custom=record.custom_metadata
+        )
+        if state is RemoteState.DELETE_FINISHED:
+            del self.by_id[segment_id]
+        else:
+            self.by_id[segment_id] = following
+        if RemoteState.COPY_FINISHED in (known.state, state):
+            self._is_outdated = True
+
+    def _sort(self) -> None:
+        """Sort the finished segments, once after many records: a start replays thousands."""
+        if not self._is_outdated:
+            return
+        self._is_outdated = False
+        finished = [each for each in self.by_id.values() if each.state is RemoteState.COPY_FINISHED]
+        self._finished = sorted(finished, key=lambda each: (each.start, each.end, each.id))
+        self._ends, largest = [], -1
+        for each in self._finished:
+            largest = max(largest, each.end)
+            self._ends.append(largest)
+
+    def find(self, offset: int, lineage: Lineage) -> FoundSegment | None:
+        """Return a segment that has the log's record at `offset`; of several the one that has most of what follows."""
+        self._sort()
+        best: FoundSegment | None = None
+        index = bisect_right(self._finished, offset, key=lambda each: each.start) - 1
+        while index >= 0 and self._ends[index] >= offset:
+            segment = self._finished[index]
+            if segment.end >= offset:
+                end = min(segment.end + 1, lineage.end)
+                agreed_to = agreement(segment.epochs, lineage.epochs, offset, end) if offset < end else -1
+                if agreed_to > offset and (best is None or agreed_to > best.agreed_to):
+                    best = FoundSegment(segment, agreed_to)
+            index -= 1
+        return best
+
+    def following(self, offset: int, lineage: Lineage) -> FoundSegment | None:
+        """Return what `find` does or, where nothing has the offset, the first segment behind it: an offset may be in a gap."""
+        found = self.find(offset, lineage)
+        if found is not None:
+            return found
+        for segment in self._finished[bisect_right(self._finished, offset, key=lambda each: each.start) :]:
+            if (found := self.find(segment.start, lineage)) is not None:
+                return found
+        return None
+
+    def covered_to(self, start: int, lineage: Lineage) -> int:
+        """Return the first offset from `start` on that no finished segment has."""
+        offset = start
+        while (found := self.find(offset, lineage)) is not None:
+            offset = found.agreed_to
+        return offset
+
+    def in_lineage(self, start: int, lineage: Lineage) -> Iterator[FoundSegment]:
+        """Yield the segments by which the log from `start` on is read, each once, in the order of their offsets."""
+        found = self.following(start, lineage)
+        while found is not None:
+            yield found
+            found = self.following(found.agreed_to, lineage)
+
+
+def _segment_of(record: RemoteLogSegmentMetadataRecord) -> RemoteSegment:
+    return RemoteSegment(
+        id=record.remote_log_segment_id.id,
+        start=record.start_offset,
+        end=record.end_offset,
+        size=record.segment_size_in_bytes,
+        max_timestamp=record.max_timestamp_ms,
+        epochs=tuple((each.leader_epoch, each.offset) for each in record.segment_leader_epochs),
+        broker_id=record.broker_id,
+        event_ms=record.event_timestamp_ms,
+        has_aborted=not record.txn_index_empty,
+        custom=record.custom_metadata,
+    )
+
+
+def started(place: TieredPartition, segment: RemoteSegment) -> RemoteLogSegmentMetadataRecord:
+    """Return the record with which a copy begins."""
+    return RemoteLogSegmentMetadataRecord(
+        remote_log_segment_id=_entry(place, segment.id),
+        start_offset=segment.start,
+        end_offset=segment.end,
+        broker_id=segment.broker_id,
+        max_timestamp_ms=segment.max_timestamp,
+        event_timestamp_ms=segment.event_ms,
+        segment_leader_epochs=[SegmentLeaderEpochEntry(epoch, offset) for epoch, offset in segment.epochs],
+        segment_size_in_bytes=segment.size,
+        remote_log_segment_state=RemoteState.COPY_STARTED,
+        txn_index_empty=not segment.has_aborted,
+    )
+
+
+def changed(
+    place: TieredPartition, segment_id: bytes, state: RemoteState, broker_id: int, now_ms: int
+) -> RemoteLogSegmentMetadataUpdateRecord:
+    """Return the record of a segment's next state."""
+    return RemoteLogSegmentMetadataUpdateRecord(
+        remote_log_segment_id=_entry(place, segment_id),
+        broker_id=broker_id,
+        event_timestamp_ms=now_ms,
+        remote_log_segment_state=state,
+    )
+
+
+def place_of(record: RemoteLogRecord) -> TieredPartition | None:
+    """Return the partition that a record is about."""
+    if isinstance(record, RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord):
+        entry = record.remote_log_segment_id.topic_id_partition
+        return TieredPartition(entry.name, entry.id, entry.partition)
+    return None
+
+
+def _entry(place: TieredPartition, segment_id: bytes) -> RemoteLogSegmentIdEntry:
+    return RemoteLogSegmentIdEntry(TopicIdPartitionEntry(place.topic, place.topic_id, place.partition), segment_id)

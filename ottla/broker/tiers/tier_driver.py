@@ -1,0 +1,303 @@
+"""Copies old segments of led partitions to a store, reads them, and deletes them when they have expired (KIP-405).
+
+    every replica   learns from `__remote_log_metadata` how far its log is in the store: only up to there local retention may delete
+    the leader      copies the oldest sealed segment that the store does not have and that lies below the last stable offset; deletes what
+                    retention of the whole log takes
+    the leader of   deletes the segments of topics that are gone, or that have remote storage no more
+    the metadata
+
+The order of a copy is Kafka's: COPY_SEGMENT_STARTED is committed, the objects are written, COPY_SEGMENT_FINISHED is committed. A leader that is
+deposed meanwhile does no harm, because readers go by the log's leader epochs. All calls of the store run on threads of their own with a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.disk_work import flush_log
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.tiers.metadata_topic import TOPIC, MetadataTopic
+from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore, delete_objects, epochs_between, upload_of
+from ottla.broker.tiers.remote_retention import expiry_of
+from ottla.broker.tiers.remote_segments import (
+    RemoteSegment,
+    RemoteSegments,
+    RemoteState,
+    TieredPartition,
+    changed,
+    lineage_of,
+    started,
+)
+from ottla.controller.metadata.topic_names import is_valid_topic_name
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.internal_topics.remote_log_records import RemoteLogRecord
+from ottla.server.clock import pause
+from ottla.server.workers import Priority
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log.log import Log
+from ottla.storage.log.retention import advance_log_start_offset
+from ottla.storage.segment.segment import Segment
+
+log = logging.getLogger(__name__)
+
+INTERVAL, CALL_TIMEOUT = "remote.log.manager.task.interval.ms", "ottla.tier.call.timeout.ms"
+COPIERS = "remote.log.manager.copier.thread.pool.size"
+#: For so long a topic must have been gone, as this broker sees the metadata, before its segments are deleted.
+GONE_MS = 60_000
+FIRST_FAILURES = 3
+
+
+class PartitionTier:
+    """The state of a partition that this broker leads: why its segments are not copied, and its counts."""
+
+    def __init__(self) -> None:
+        self.waits = ""
+        self.failures = self.copied_segments = self.copied_bytes = self.deleted_segments = 0
+        self.is_busy = False
+
+
+class _Candidate(NamedTuple):
+    """A sealed segment that is to be copied, and its record."""
+
+    local: Segment
+    remote: RemoteSegment
+
+
+class TierDriver:
+    """The remote segments of a broker's partitions."""
+
+    def __init__(
+        self,
+        world: World,
+        configs: BrokerConfigs,
+        metadata: MetadataCache,
+        replicas: Replicas,
+        topic: MetadataTopic,
+        open_store: Callable[[], TierStore],
+    ) -> None:
+        self._world, self._configs, self._metadata, self._replicas = world, configs, metadata, replicas
+        self.topic, self._open_store = topic, open_store
+        self._store: TierStore | None = None
+        self._calls = StoreCalls(world, "tier copies", configs[COPIERS])
+        #: The state of each partition that this broker leads, by topic id and index.
+        self.partitions: dict[tuple[bytes, int], PartitionTier] = {}
+        self._copying: set[bytes] = set()
+        #: Since when a topic is gone, by its id and the partition (monotonic, ms).
+        self._gone_ms: dict[tuple[bytes, int], int] = {}
+        self._due = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        topic.on_change = self._due.set
+
+    async def start(self) -> None:
+        self._task = self._world.spawn(self._run(), "tiers")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self.topic.close()
+
+    def on_leader(self, partition: Partition) -> None:
+        if partition.log is not None and partition.log.config.remote_storage_enable:
+            self._due.set()
+
+    def on_resigned(self, partition: Partition) -> None:
+        self.partitions.pop((partition.topic_id, partition.index), None)
+
+    def segments_of(self, partition: Partition) -> RemoteSegments | None:
+        """Return what the store has of a partition; None as long as that is not known."""
+        return self.topic.segments(partition.topic_id, partition.index)
+
+    async def store(self) -> TierStore:
+        """Return the store, which is opened by its first use. Raises TierFailure."""
+        if self._store is None:
+            self._store = await self._calls.run(self._configs[CALL_TIMEOUT], self._open_store)
+        return self._store
+
+    # -- Rounds ------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._due.clear()
+            try:
+                await self._round()
+            except (KafkaError, StorageFailure) as fault:
+                log.warning("Tiered storage waits: %s", fault)
+                await pause(self._world.clock, 1_000)
+            except Exception:
+                log.exception("A round of tiered storage has failed")
+                await pause(self._world.clock, 1_000)
+            timer = self._world.clock.call_later(self._configs[INTERVAL], self._due.set)
+            await self._due.wait()
+            timer.cancel()
+
+    def _tiered(self) -> Iterator[tuple[Partition, Log]]:
+        for partition in self._replicas:
+            if partition.log is not None and partition.log.config.remote_storage_enable and partition.topic != TOPIC:
+                yield partition, partition.log
+
+    async def _round(self) -> None:
+        tiered = list(self._tiered())
+        await self.topic.follow((partition.topic_id, partition.index) for partition, _ in tiered)
+        for partition, own in tiered:
+            segments = self.segments_of(partition)
+            if segments is None:
+                continue
+            learn(own, segments)
+            if partition.leader_log is own:
+                tier = self.partitions.setdefault((partition.topic_id, partition.index), PartitionTier())
+                if not tier.is_busy:
+                    tier.is_busy = True
+                    self._world.spawn(self._tend(partition, own, tier), f"tier of {partition}")
+            elif own.recovery_point <= own.remote_end and not own.closed and own.failure is None:
+                await flush_log(self._world, own, Priority.FLUSH)  # local retention waits for it
+        await self._sweep()
+
+    async def _tend(self, partition: Partition, own: Log, tier: PartitionTier) -> None:
+        """Copy what is to be copied of one led partition, and delete what has expired."""
+        epoch = partition.leader_epoch
+        try:
+            if (segments := self.segments_of(partition)) is not None:
+                # First what failed copies have left, so that a store that is away gets no more of them.
+                await self._expire(partition, own, segments, tier)
+            while partition.leader_log is own and partition.leader_epoch == epoch:
+                segments = self.segments_of(partition)
+                if segments is None:
+                    break
+                learn(own, segments)
+                candidate = self._candidate(own)
+                if candidate is None:
+                    break
+                await self._copy(partition, own, candidate, tier)
+            if tier.waits:
+                log.info("Segments of %s are copied to remote storage again", partition)
+            tier.waits, tier.failures = "", 0
+        except (TierFailure, KafkaError, StorageFailure, OSError) as fault:
+            tier.failures += 1
+            if str(fault) != tier.waits and tier.failures in (1, FIRST_FAILURES):
+                logged = log.error if tier.failures == FIRST_FAILURES else log.warning
+                logged("Segments of %s are not copied to remote storage, and stay here: %s", partition, fault)
+            tier.waits = str(fault)
+        except Exception:
+            tier.failures += 1
+            tier.waits = "an error of this broker, which its log has"
+            log.exception("Remote storage of %s has failed", partition)
+        finally:
+            tier.is_busy = False
+
+    # -- Copies ------------------------------------------------------------------------------------------------------
+
+    def _candidate(self, own: Log) -> _Candidate | None:
+        """Return the oldest segment that is to be copied next."""
+        offset = max(own.remote_end + 1, own.local_start_offset)
+        index = own.segments.floor_index(offset)
+        following = own.segments.next_base(index)
+        if not own.config.is_copied or following is None or following > own.last_stable_offset or own.closed:
+            return None
+        local = own.segments[index]
+        largest = local.indexes.largest_timestamp()
+        remote = RemoteSegment(
+            id=self._world.rng.getrandbits(128).to_bytes(16, "big"),
+            start=local.base_offset,
+            end=following - 1,
+            size=local.file.size,
+            max_timestamp=largest.timestamp,
+            epochs=tuple(epochs_between(own.epochs.entries, local.base_offset, following)),
+            broker_id=self._metadata.node_id,
+            event_ms=self._world.clock.wall_ms(),
+            has_aborted=bool(local.txn_index.entries(own.files)),
+        )
+        return _Candidate(local, remote)
+
+    async def _copy(self, partition: Partition, own: Log, candidate: _Candidate, tier: PartitionTier) -> None:
+        place, remote = place_of_partition(partition), candidate.remote
+        upload = upload_of(own, place, candidate.local, remote)
+        store = await self.store()
+        if own.recovery_point <= remote.end:
+            await flush_log(self._world, own)  # local retention waits for it
+        self._copying.add(remote.id)
+        try:
+            await self.topic.publish(place, started(place, remote))
+            await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store)
+            await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
+        finally:
+            self._copying.discard(remote.id)
+        tier.copied_segments += 1
+        tier.copied_bytes += remote.size
+        log.info("Copied segment %d of %s (%d bytes) to remote storage", remote.start, partition, remote.size)
+
+    def _changed(self, place: TieredPartition, remote: RemoteSegment, state: RemoteState) -> RemoteLogRecord:
+        return changed(place, remote.id, state, self._metadata.node_id, self._world.clock.wall_ms())
+
+    # -- Deletions ---------------------------------------------------------------------------------------------------
+
+    async def _expire(self, partition: Partition, own: Log, segments: RemoteSegments, tier: PartitionTier) -> None:
+        now_ms = self._world.session_clock.wall_ms()
+        expiry = expiry_of(own, segments, now_ms, self._metadata.node_id, frozenset(self._copying))
+        if expiry.log_start > own.log_start_offset:
+            advance_log_start_offset(own, expiry.log_start)
+        place, epoch = place_of_partition(partition), partition.leader_epoch
+        for segment in expiry.gone:
+            if partition.leader_log is not own or partition.leader_epoch != epoch:
+                return
+            await self._delete(place, segment)
+            tier.deleted_segments += 1
+
+    async def _delete(self, place: TieredPartition, segment: RemoteSegment) -> None:
+        """Delete a segment's objects, in Kafka's order. Each step may be repeated."""
+        store = await self.store()
+        if segment.state is not RemoteState.DELETE_STARTED:
+            await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_STARTED))
+        await self._calls.run(self._configs[CALL_TIMEOUT], delete_objects, store, place, segment)
+        await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_FINISHED))
+        log.info("Deleted segment %d of %s-%d from remote storage", segment.start, place.topic, place.partition)
+
+    async def _sweep(self) -> None:
+        """Delete the segments of partitions that are gone, or have no remote storage any more, where this broker leads their records."""
+        now_ms = self._world.clock.mono_ms()
+        gone = [(place, segments) for place, segments in self.topic.led_places() if not self._is_wanted(place)]
+        keys = {(place.topic_id, place.partition) for place, _ in gone}
+        self._gone_ms = {key: self._gone_ms.get(key, now_ms) for key in keys}
+        for place, segments in gone:
+            since_ms = self._gone_ms[place.topic_id, place.partition]
+            if now_ms - since_ms < GONE_MS or not is_valid_topic_name(place.topic):
+                continue
+            for segment in list(segments.by_id.values()):
+                if self._is_wanted(place):
+                    break
+                try:
+                    await self._delete(place, segment)
+                except TierFailure as fault:
+                    log.warning(
+                        "Segments of %s-%d, which is gone, stay in remote storage: %s",
+                        place.topic,
+                        place.partition,
+                        fault,
+                    )
+                    break
+
+    def _is_wanted(self, place: TieredPartition) -> bool:
+        image = self._metadata.image
+        topic = image.topics.by_name(place.topic)
+        if topic is None or topic.id != place.topic_id:
+            return False
+        return self._configs.for_log(image.configs.for_topic(place.topic)).remote_storage_enable
+
+
+def place_of_partition(partition: Partition) -> TieredPartition:
+    return TieredPartition(partition.topic, partition.topic_id, partition.index)
+
+
+def learn(own: Log, segments: RemoteSegments) -> None:
+    """Note up to where the store has what is on the local disk: each offset of it, and by the log's own lineage."""
+    start, lineage = own.local_start_offset, lineage_of(own)
+    covered = segments.covered_to(start, lineage)
+    has_any = covered > start or segments.find(start - 1, lineage) is not None
+    own.remote_end = covered - 1 if has_any else -1

@@ -1,0 +1,192 @@
+"""Reads of remote segments for clients: a Fetch below the local start offset, and searches by time (KIP-405).
+
+The loop decides which segment has an offset; the rest runs on threads with a deadline, a bounded number at a time. What fails is an error that
+clients retry, KAFKA_STORAGE_ERROR: a consumer must not reset its offset because a store is away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore
+from ottla.broker.tiers.remote_reading import Chunks, RemoteRead, RemoteSegmentReader, aborted_between
+from ottla.broker.tiers.remote_segments import FoundSegment, lineage_of
+from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, place_of_partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.server.network.context import Answer, Reply
+from ottla.server.world import World
+from ottla.storage.log.log import Log
+from ottla.storage.log_files import AbortedTxn
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+READERS = "remote.log.reader.threads"
+#: What is kept of objects that were read last, of the whole broker.
+KEPT_BYTES = 64 << 20
+#: One Fetch takes no more than this of a remote segment, whatever it asks for.
+READ_BYTES = 8 << 20
+
+
+class RemoteSearch(NamedTuple):
+    """A search by time in the part of a log that is in remote storage alone."""
+
+    partition: Partition
+    log: Log
+    timestamp: int
+
+
+#: What remote storage has found, by topic and partition.
+RemoteFindings: TypeAlias = "Mapping[tuple[str, int], tuple[int, int, int] | KafkaError | None]"
+
+
+class TieredRecords(NamedTuple):
+    """Complete batches for a consumer, and the aborted transactions in them, if it asked for committed records."""
+
+    records: bytes
+    aborted: list[AbortedTxn]
+
+
+class TierReads:
+    """Reads of the partitions that this broker leads, or follows."""
+
+    def __init__(self, world: World, configs: BrokerConfigs, driver: TierDriver) -> None:
+        self._configs, self._driver = configs, driver
+        self._calls = StoreCalls(world, "tier reads", configs[READERS])
+        self._chunks = Chunks(KEPT_BYTES)
+        self.reads = self.bytes_read = self.failures = 0
+
+    @property
+    def wait_ms(self) -> int:
+        """Return how long a Fetch waits for the store."""
+        found: int = self._configs["remote.fetch.max.wait.ms"]
+        return found
+
+    async def read(
+        self, partition: Partition, own: Log, offset: int, max_bytes: int, *, read_committed: bool
+    ) -> TieredRecords:
+        """Return batches from the one with `offset` on, at least one.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE if the log does not start before the offset any more; KAFKA_STORAGE_ERROR.
+        """
+        try:
+            found = self._found(partition, own, offset)
+            store = await self._driver.store()
+            place = place_of_partition(partition)
+            reader = RemoteSegmentReader(store, self._chunks, place, found.segment)
+            size = max(1, min(max_bytes, READ_BYTES))
+            timeout_ms = self._configs[CALL_TIMEOUT]
+            read: RemoteRead = await self._calls.run(
+                timeout_ms, reader.read, max(offset, found.segment.start), found.agreed_to, size
+            )
+            aborted: list[AbortedTxn] = []
+            if read_committed:
+                aborted = await self._aborted(partition, own, store, offset, read.next_offset)
+        except (TierFailure, KafkaError) as fault:
+            if offset < own.log_start_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
+            self.failures += 1
+            log.warning("Offset %d of %s cannot be read from remote storage: %s", offset, partition, fault)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+        self.reads += 1
+        self.bytes_read += len(read.records)
+        return TieredRecords(read.records, aborted)
+
+    async def search(self, partition: Partition, own: Log, timestamp: int) -> tuple[int, int, int] | None:
+        """Return (timestamp, offset, leader epoch) of the first record that is not older, of those before the local start offset.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        start, end = own.log_start_offset, own.local_start_offset
+        try:
+            segments = self._driver.segments_of(partition)
+            if segments is None:
+                raise TierFailure("the metadata of remote segments is not loaded yet")
+            store = await self._driver.store()
+            place, limit = place_of_partition(partition), own.config.max_decompressed_message_bytes
+            for segment, agreed_to in list(segments.in_lineage(start, lineage_of(own))):
+                if segment.start >= end:
+                    break
+                if segment.max_timestamp < timestamp:
+                    continue
+                reader = RemoteSegmentReader(store, self._chunks, place, segment)
+                found = await self._calls.run(
+                    self._configs[CALL_TIMEOUT],
+                    reader.search,
+                    timestamp,
+                    max(start, segment.start),
+                    min(agreed_to, end),
+                    limit,
+                )
+                if found is not None:
+                    return found
+        except TierFailure as fault:
+            self.failures += 1
+            log.warning("%s cannot be searched in remote storage: %s", partition, fault)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+        return None
+
+    def searches_of(self, replicas: Replicas, request: ListOffsetsRequest) -> dict[tuple[str, int], RemoteSearch]:
+        """Return the searches by time of a request that begin in remote storage."""
+        found: dict[tuple[str, int], RemoteSearch] = {}
+        for topic in request.topics:
+            for asked in topic.partitions:
+                partition = replicas.by_name.get(topic.name, {}).get(asked.partition_index)
+                own = None if partition is None else partition.log
+                if partition is None or own is None or asked.timestamp < 0:
+                    continue
+                if own.log_start_offset < own.local_start_offset:
+                    found[topic.name, asked.partition_index] = RemoteSearch(partition, own, asked.timestamp)
+        return found
+
+    async def search_all(
+        self,
+        searches: Mapping[tuple[str, int], RemoteSearch],
+        reply: Reply[T],
+        then: Callable[[RemoteFindings], Answer[T]],
+    ) -> None:
+        """Complete the reply with what `then` answers to the findings, unless it is cancelled."""
+        found: dict[tuple[str, int], tuple[int, int, int] | KafkaError | None] = {}
+        for key, search in searches.items():
+            if reply.cancelled:
+                return
+            try:
+                found[key] = await self.search(search.partition, search.log, search.timestamp)
+            except KafkaError as error:
+                found[key] = error
+        reply.follow(then(found))
+
+    def _found(self, partition: Partition, own: Log, offset: int) -> FoundSegment:
+        segments = self._driver.segments_of(partition)
+        if segments is None:
+            raise TierFailure("the metadata of remote segments is not loaded yet")
+        found = segments.following(offset, lineage_of(own))
+        if found is None or found.segment.start >= own.local_start_offset:
+            raise TierFailure("no remote segment has it")
+        return found
+
+    async def _aborted(
+        self, partition: Partition, own: Log, store: TierStore, start: int, end: int
+    ) -> list[AbortedTxn]:
+        """Return the aborted transactions of [start, end): their markers may be in later segments, and those on the local disk."""
+        segments, place = self._driver.segments_of(partition), place_of_partition(partition)
+        assert segments is not None
+        ahead = [each.segment for each in segments.in_lineage(start, lineage_of(own))]
+        readers = [
+            RemoteSegmentReader(store, self._chunks, place, each)
+            for each in ahead
+            if each.start < own.local_start_offset
+        ]
+        found, is_all = await self._calls.run(self._configs[CALL_TIMEOUT], aborted_between, readers, start, end)
+        if not is_all:
+            known = set(found)
+            found += [each for each in own.segments.aborted_transactions(start, end) if each not in known]
+        return found

@@ -1,0 +1,89 @@
+"""Rules of remote storage (KIP-405): where a node's store is, and which topics may have it. The messages are Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.server.config.key import ConfigError, Values
+
+SYSTEM, TOPIC = "remote.log.storage.system.enable", "remote.storage.enable"
+LOCATION = "ottla.tier.location"
+#: `ottla.tier.store.NAME=VALUE` in the node's file: an option of the store, such as a key.
+TIER_STORE_OPTION = "ottla.tier.store."
+#: What Kafka hands to its managers of metadata and of segments. Of these, sizes of the topic and LocalTieredStorage's folder are read.
+METADATA_MANAGER, STORAGE_MANAGER = "rlmm.config.", "rsm.config."
+LOCAL_FOLDER = "rsm.config.dir"
+PREFIXES = (TIER_STORE_OPTION, METADATA_MANAGER, STORAGE_MANAGER)
+COPY_OFF, DELETE = "remote.log.copy.disable", "remote.log.delete.on.disable"
+AS_THE_TOPIC, UNLIMITED = -2, -1
+
+
+def tier_location(own: Values, static: Mapping[str, str]) -> str:
+    """Return the path or address of the store, "" if there is none."""
+    return own[LOCATION] or static.get(LOCAL_FOLDER, "")
+
+
+def tier_options(static: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the store. Some are passwords."""
+    return {
+        name.removeprefix(TIER_STORE_OPTION): text
+        for name, text in static.items()
+        if name.startswith(TIER_STORE_OPTION)
+    }
+
+
+def check_system(values: Values, own: Values, static: Mapping[str, str]) -> None:
+    """Raise ConfigError if remote storage is on, and there is no place for it."""
+    if values[SYSTEM] and not tier_location(own, static):
+        text = f"{SYSTEM}=true needs {LOCATION}, the path or address below which segments lie"
+        raise ConfigError(SYSTEM, "true", text, message=text)
+
+
+def check_remote_storage(values: Values, broker_values: Values) -> None:
+    """Raise ConfigError if a topic's parsed values are not allowed together, in the order in which Kafka looks at them."""
+    if not values[TOPIC]:
+        return
+    if "compact" in values["cleanup.policy"]:
+        raise _refused(TOPIC, "true", "Remote log storage is unsupported for the compacted topics")
+    if not broker_values.get(SYSTEM):
+        raise _refused(
+            TOPIC,
+            "true",
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+        )
+    for unit in ("bytes", "ms"):
+        whole, local = values[f"retention.{unit}"], values[f"local.retention.{unit}"]
+        if whole == UNLIMITED or local == AS_THE_TOPIC:
+            continue
+        text = ""
+        if local == UNLIMITED:
+            text = f"Value must not be -1 as retention.{unit} value is set as {whole}."
+        elif local > whole:
+            text = f"Value must not be more than retention.{unit} property value: {whole}"
+        if text:
+            name = f"local.retention.{unit}"
+            raise ConfigError(name, local, text, message=f"Invalid value {local} for configuration {name}: {text}")
+    for unit in ("bytes", "ms"):
+        local = values[f"local.retention.{unit}"]
+        if values[COPY_OFF] and local not in (AS_THE_TOPIC, values[f"retention.{unit}"]):
+            text = (
+                f"When `{COPY_OFF}` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be set to the"
+                " identical value because there will be no more logs copied to the remote storage."
+            )
+            raise _refused(COPY_OFF, "true", text)
+
+
+def check_turned_off(existing: Mapping[str, str], configs: Mapping[str, str]) -> None:
+    """Raise ConfigError if a topic would lose its remote segments without saying so."""
+    was, stays = existing.get(TOPIC) == "true", configs.get(TOPIC) == "true"
+    if was and not stays and configs.get(DELETE) != "true":
+        text = (
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and turn to"
+            f" read only, please set `{TOPIC}=true,{COPY_OFF}=true`. If you want to disable remote storage and delete all remote data,"
+            f" please set `{TOPIC}=false,{DELETE}=true`."
+        )
+        raise _refused(TOPIC, "false", text)
+
+
+def _refused(name: str, value: str, text: str) -> ConfigError:
+    return ConfigError(name, value, text, message=text)
