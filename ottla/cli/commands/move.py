@@ -11,6 +11,7 @@ What shall move is said in one of four ways, the same for `plan` and `run`:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
@@ -28,11 +29,11 @@ from ottla.cli.application import (
 )
 from ottla.cli.drain import plan_drain
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.output import confirm, note, print_rows, replace_file, would
+from ottla.cli.output import Row, confirm, note, print_rows, replace_file, would
 from ottla.cli.progress import ProgressLine
 from ottla.cli.shared_options import PlacesOrAll
 from ottla.cli.units import size_text
-from ottla.client.balance import TOLERANCE, loads, plan_balance
+from ottla.client.balance import TOLERANCE, Racks, Replicas, loads, plan_balance
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster
 from ottla.client.failures import Failure
@@ -290,19 +291,24 @@ async def _spread(
         after, stuck = before | drain.moves, drain.stuck
     refuse_stuck(stuck)
     if output == "table":
-        now, then = loads(before, sizes, racks), loads(after, sizes, racks)
-        rows = [
-            {
-                "broker": node,
-                "rack": racks.get(node),
-                **now[node]._asdict(),
-                **{f"new_{name}": value for name, value in then[node]._asdict().items()},
-            }
-            for node in now
-        ]
-        print_rows(rows, LOAD_COLUMNS, output)
+        print_rows(load_rows(before, after, sizes, racks), LOAD_COLUMNS, output)
         print()
     return moves_between(before, after, sizes)
+
+
+def load_rows(before: Replicas, after: Replicas, sizes: Mapping[TopicPartition, int], racks: Racks) -> list[Row]:
+    """Return what each broker leads and holds, now and afterwards; also of a broker that is down, and will hold nothing."""
+    now = loads(before, sizes, racks)
+    then = loads(after, sizes, now)
+    return [
+        {
+            "broker": node,
+            "rack": racks.get(node),
+            **now[node]._asdict(),
+            **{f"new_{name}": value for name, value in then[node]._asdict().items()},
+        }
+        for node in now
+    ]
 
 
 def _show_plan(moves: list[PlannedMove], output: str) -> None:

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from ottla.cli.commands.move import load_rows
 from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from ottla.client.moves import LEADERS, RATES
 from ottla.testing import Cluster
@@ -30,6 +31,14 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         return
     with Cluster(3, **STEADY) as cluster:
         yield Cli(cluster.bootstrap, cluster.nodes[1].admin_port)
+
+
+def test_a_drained_broker_that_is_down_is_shown_with_nothing_left() -> None:
+    place = ("orders", 0)
+    shown = load_rows({place: [2, 1]}, {place: [3, 1]}, {place: 7}, {1: "a", 3: "b"})  # no rack is known of broker 2
+    (lost,) = (row for row in shown if row["broker"] == 2)
+    assert (lost["replicas"], lost["new_replicas"], lost["leaders"], lost["new_leaders"]) == (1, 0, 1, 0)
+    assert [row["broker"] for row in shown] == [1, 2, 3]
 
 
 def topic_of_one(cli: Cli, partitions: int = 1) -> str:
