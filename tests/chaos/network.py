@@ -19,7 +19,7 @@ UNUSED_ADDRESS = "02:00:00:00:00:99"
 CLONE_NEWNET = 0x40000000
 SKIP_REASON = "needs root, iproute2 and network namespaces"
 
-__all__ = ["CLIENT", "SKIP_REASON", "Network", "available"]
+__all__ = ["CLIENT", "SKIP_REASON", "Network", "available", "enter"]
 
 
 class Network:
@@ -67,7 +67,7 @@ class Network:
             self._lay()
             self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
             with open(f"/run/netns/{self._namespace(CLIENT)}") as client:
-                _enter(client.fileno())
+                enter(client.fileno())
         except BaseException:
             self.close()
             raise
@@ -79,7 +79,7 @@ class Network:
     def close(self) -> None:
         """Comes back from the clients' namespace, and removes all."""
         if self._home >= 0:
-            _enter(self._home)
+            enter(self._home)
             os.close(self._home)
             self._home = -1
         for namespace in self._namespaces:
@@ -111,7 +111,7 @@ class Network:
         assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
 
 
-def _enter(namespace_fd: int) -> None:
+def enter(namespace_fd: int) -> None:
     """For this thread, and those that it makes afterwards."""
     libc: Any = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace_fd, CLONE_NEWNET) != 0:

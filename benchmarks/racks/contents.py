@@ -1,0 +1,74 @@
+"""The topics of the benchmark, and the records that are in all of their partitions before anything is measured."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from benchmarks.racks.fleet import Fleet
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.builder import build_batch
+
+RECORDS, RECORD_BYTES = 10, 1_000
+#: Partitions that one request names.
+AT_ONCE = 1_000
+WRITTEN_AT_ONCE = 100
+TIMEOUT_MS = 30_000
+PRODUCE_VERSION, CREATE_VERSION = 9, 7
+ROUNDS_MAX = 20
+
+
+def topic_names(count: int) -> list[str]:
+    return [f"topic-{number}" for number in range(count)]
+
+
+def create(fleet: Fleet, names: Sequence[str], partitions: int, replicas: int) -> None:
+    size = max(1, AT_ONCE // partitions)
+    for begin in range(0, len(names), size):
+        new = [
+            CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+            for name in names[begin : begin + size]
+        ]
+        request = CreateTopicsRequest(new, TIMEOUT_MS, False)
+        for each in fleet.request(request, ApiKey.CREATE_TOPICS, CREATE_VERSION, fleet.brokers[0]).topics:
+            # A first attempt may have been lost on its way back.
+            if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise RuntimeError(f"topic {each.name}: {each.error_message}")
+
+
+def fill(fleet: Fleet) -> None:
+    """One batch in each partition, acknowledged by all replicas in sync."""
+    batch = build_batch([(None, bytes(RECORD_BYTES), int(time.time() * 1000))] * RECORDS)
+    missing = set(fleet.known(1).partitions)
+    for _ in range(ROUNDS_MAX):
+        for broker, places in _by_leader(fleet, missing).items():
+            for begin in range(0, len(places), WRITTEN_AT_ONCE):
+                missing.difference_update(_written(fleet, broker, places[begin : begin + WRITTEN_AT_ONCE], batch))
+        if not missing:
+            return
+        time.sleep(1)  # leaders that are not known everywhere yet
+    raise TimeoutError(f"{len(missing)} partitions take no records")
+
+
+def _by_leader(fleet: Fleet, wanted: set[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
+    found = defaultdict[int, list[tuple[str, int]]](list)
+    for place, (leader, _, _) in fleet.known(1).partitions.items():
+        if leader >= 0 and place in wanted:
+            found[leader].append(place)
+    return found
+
+
+def _written(fleet: Fleet, broker: int, places: Sequence[tuple[str, int]], batch: bytes) -> Iterator[tuple[str, int]]:
+    topics = defaultdict[str, list[PartitionProduceData]](list)
+    for name, number in places:
+        topics[name].append(PartitionProduceData(number, batch))
+    data = [TopicProduceData(name=name, partition_data=each) for name, each in topics.items()]
+    response = fleet.request(ProduceRequest(None, -1, TIMEOUT_MS, data), ApiKey.PRODUCE, PRODUCE_VERSION, broker)
+    for topic in response.responses:
+        for each in topic.partition_responses:
+            if not each.error_code:
+                yield topic.name, each.index
