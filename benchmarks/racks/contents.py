@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from benchmarks.racks.fleet import Fleet
+from benchmarks.racks.fleet import Fleet, wait_until
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -15,7 +15,8 @@ from ottla.protocol.records.builder import build_batch
 
 RECORDS, RECORD_BYTES = 10, 1_000
 #: Partitions that one request names.
-AT_ONCE = 1_000
+AT_ONCE = 500
+IN_SYNC_SECONDS_MAX = 180
 WRITTEN_AT_ONCE = 100
 TIMEOUT_MS = 30_000
 PRODUCE_VERSION, CREATE_VERSION = 9, 7
@@ -27,6 +28,7 @@ def topic_names(count: int) -> list[str]:
 
 
 def create(fleet: Fleet, names: Sequence[str], partitions: int, replicas: int) -> None:
+    """Some topics after the others: all nodes replay the records of all partitions, and the processors are shared by all nodes."""
     size = max(1, AT_ONCE // partitions)
     for begin in range(0, len(names), size):
         new = [
@@ -38,6 +40,15 @@ def create(fleet: Fleet, names: Sequence[str], partitions: int, replicas: int) -
             # A first attempt may have been lost on its way back.
             if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise RuntimeError(f"topic {each.name}: {each.error_message}")
+        wait_in_sync(fleet, names[begin : begin + size], partitions)
+
+
+def wait_in_sync(fleet: Fleet, names: Sequence[str], partitions: int) -> None:
+    def are_all() -> bool:
+        known = fleet.known(1, names)
+        return len(known.partitions) == len(names) * partitions and not known.out_of_sync()
+
+    wait_until(f"topics {names[0]} to {names[-1]} in sync", are_all, IN_SYNC_SECONDS_MAX)
 
 
 def fill(fleet: Fleet) -> None:
