@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 from benchmarks.racks.fleet import Fleet, wait_until
-from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -18,6 +18,7 @@ RECORDS, RECORD_BYTES = 10, 1_000
 AT_ONCE = 500
 IN_SYNC_SECONDS_MAX = 180
 WRITTEN_AT_ONCE = 100
+LEADERS_AT_ONCE = 8
 TIMEOUT_MS = 30_000
 PRODUCE_VERSION, CREATE_VERSION = 9, 7
 ROUNDS_MAX = 20
@@ -36,7 +37,7 @@ def create(fleet: Fleet, names: Sequence[str], partitions: int, replicas: int) -
             for name in names[begin : begin + size]
         ]
         request = CreateTopicsRequest(new, TIMEOUT_MS, False)
-        for each in fleet.request(request, ApiKey.CREATE_TOPICS, CREATE_VERSION, fleet.brokers[0]).topics:
+        for each in fleet.request(request, CREATE_VERSION, fleet.brokers[0]).topics:
             # A first attempt may have been lost on its way back.
             if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise RuntimeError(f"topic {each.name}: {each.error_message}")
@@ -52,13 +53,14 @@ def wait_in_sync(fleet: Fleet, names: Sequence[str], partitions: int) -> None:
 
 
 def fill(fleet: Fleet) -> None:
-    """One batch in each partition, acknowledged by all replicas in sync."""
+    """One batch in each partition, acknowledged by all replicas in sync. Some leaders at once: all replicas wait for the disk."""
     batch = build_batch([(None, bytes(RECORD_BYTES), int(time.time() * 1000))] * RECORDS)
     missing = set(fleet.known(1).partitions)
     for _ in range(ROUNDS_MAX):
-        for broker, places in _by_leader(fleet, missing).items():
-            for begin in range(0, len(places), WRITTEN_AT_ONCE):
-                missing.difference_update(_written(fleet, broker, places[begin : begin + WRITTEN_AT_ONCE], batch))
+        waiting = list(_by_leader(fleet, missing).items())
+        while waiting:
+            some, waiting = waiting[:LEADERS_AT_ONCE], waiting[LEADERS_AT_ONCE:]
+            missing.difference_update(_written(fleet, dict(some), batch))
         if not missing:
             return
         time.sleep(1)  # leaders that are not known everywhere yet
@@ -73,13 +75,27 @@ def _by_leader(fleet: Fleet, wanted: set[tuple[str, int]]) -> dict[int, list[tup
     return found
 
 
-def _written(fleet: Fleet, broker: int, places: Sequence[tuple[str, int]], batch: bytes) -> Iterator[tuple[str, int]]:
+def _written(
+    fleet: Fleet, by_leader: Mapping[int, Sequence[tuple[str, int]]], batch: bytes
+) -> Iterator[tuple[str, int]]:
+    """What the leaders have acknowledged of their partitions."""
+    portions = max(map(len, by_leader.values()))
+    with ExitStack() as closing:
+        connections = {broker: closing.enter_context(fleet.connection(broker)) for broker in by_leader}
+        for begin in range(0, portions, WRITTEN_AT_ONCE):
+            asked = []
+            for broker, places in by_leader.items():
+                if some := places[begin : begin + WRITTEN_AT_ONCE]:
+                    connections[broker].send(_request(some, batch), PRODUCE_VERSION)
+                    asked.append(broker)
+            for broker in asked:
+                for topic in connections[broker].receive().responses:
+                    yield from ((topic.name, each.index) for each in topic.partition_responses if not each.error_code)
+
+
+def _request(places: Sequence[tuple[str, int]], batch: bytes) -> ProduceRequest:
     topics = defaultdict[str, list[PartitionProduceData]](list)
     for name, number in places:
         topics[name].append(PartitionProduceData(number, batch))
     data = [TopicProduceData(name=name, partition_data=each) for name, each in topics.items()]
-    response = fleet.request(ProduceRequest(None, -1, TIMEOUT_MS, data), ApiKey.PRODUCE, PRODUCE_VERSION, broker)
-    for topic in response.responses:
-        for each in topic.partition_responses:
-            if not each.error_code:
-                yield topic.name, each.index
+    return ProduceRequest(None, -1, TIMEOUT_MS, data)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection
@@ -14,17 +15,16 @@ from typing import Any
 
 from benchmarks.racks.network import RackNetwork
 from benchmarks.usage import cpu_seconds, private_megabytes
+from ottla.client.blocking import BlockingConnection, BlockingSecurity
 from ottla.local import nodes as local_nodes
 from ottla.local.directory import new_cluster_id
 from ottla.local.nodes import LocalNode
 from ottla.node.default_node import replication
 from ottla.processes.children import fork
 from ottla.processes.start import imported
-from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.shared_structs import PartitionIndex
-from ottla.testing.connection import ClusterConnection
 
 CONTROLLERS = (901, 902, 903)
 BROKER_PORT, CONTROLLER_PORT, ADMIN_PORT = 9000, 10_000, 11_000
@@ -182,24 +182,35 @@ class Fleet:
         address = self.network.address(rack)
         return ",".join(f"{address}:{self.members[each].node.port}" for each in self.of_rack(rack)[:3])
 
-    def request(self, message: object, api: ApiKey, version: int, broker: int) -> Any:
-        """The response of that broker, from within its rack.
+    @contextmanager
+    def connection(self, broker: int) -> Iterator[BlockingConnection]:
+        """A connection from within the broker's rack.
+
+        Raises:
+            OSError: it cannot be reached.
+        """
+        member = self.members[broker]
+        with self.network.inside(member.rack):
+            found = BlockingConnection(self.network.address(member.rack), member.node.port, "racks", BlockingSecurity())
+        try:
+            yield found
+        finally:
+            found.close()
+
+    def request(self, message: object, version: int, broker: int) -> Any:
+        """The response of that broker.
 
         Raises:
             OSError: it does not respond.
         """
-        member = self.members[broker]
-        with (
-            self.network.inside(member.rack),
-            ClusterConnection(self.network.address(member.rack), member.node.port, None) as connection,
-        ):
-            return connection.request(message, api, version)
+        with self.connection(broker) as connection:
+            return connection.call(message, version)
 
     def active_controller(self, rack: int) -> int:
         """As a broker of that rack is told; -1 if it cannot be."""
         asked = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])])
         try:
-            (topic,) = self.request(asked, ApiKey.DESCRIBE_QUORUM, 0, self.of_rack(rack)[0]).topics
+            (topic,) = self.request(asked, 0, self.of_rack(rack)[0]).topics
         except (OSError, ValueError):
             return -1
         return -1 if topic.partitions[0].error_code else int(topic.partitions[0].leader_id)
@@ -208,7 +219,7 @@ class Fleet:
         """The partitions of these topics, for None of all that are not internal, as a broker of that rack knows them."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        found: MetadataResponse = self.request(asked, ApiKey.METADATA, METADATA_VERSION, self.of_rack(rack)[0])
+        found: MetadataResponse = self.request(asked, METADATA_VERSION, self.of_rack(rack)[0])
         return Known(
             {
                 (topic.name or "", each.partition_index): (each.leader_id, each.replica_nodes, each.isr_nodes)
