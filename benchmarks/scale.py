@@ -1,9 +1,9 @@
 """What the metadata of many partitions costs, part by part, in CPU time: `python -m benchmarks.scale [partitions ...]`.
 
-Each part is measured at several sizes, up to a million partitions, with 50 brokers and three replicas, in a process of its own. The
-largest takes a quarter of an hour and 3 GB, because all brokers are fenced and unfenced meanwhile. A part runs in turns of the event
-loop, on a clock that calls them one after the other: the whole time, the number of turns, and the longest of them. Decision, replay,
-encoding of the batch, and its publication are in it; networks and the syncs of disks are not. benchmarks/scale-log.md has a run.
+Each part is measured at several sizes, up to a million partitions, with 50 brokers and three replicas, in a process of its own. An
+outage of all brokers takes most of the time, a quarter of an hour with the largest. A part runs in turns of the event loop, on a
+clock that calls them one after the other: the whole time, the number of turns, and the longest of them. Decision, replay, encoding of
+the batch, and its publication are in it; networks and the syncs of disks are not. benchmarks/scale-log.md has a run.
 
     --topic N    partitions of a topic (100)
 """
@@ -18,12 +18,16 @@ import sys
 from collections.abc import Callable, Iterable
 
 from benchmarks.scale_broker import measure_broker
-from benchmarks.scale_controller import measure_controller
+from benchmarks.scale_controller import measure_controller, measure_outage
 from benchmarks.scale_turns import Figures
 from ottla.node.process import GC_THRESHOLDS
 
 SIZES = (10_000, 50_000, 200_000, 1_000_000)
-SIDES: dict[str, Callable[[Figures, int, int], None]] = {"controller": measure_controller, "broker": measure_broker}
+SIDES: dict[str, Callable[[Figures, int, int], None]] = {
+    "controller": measure_controller,
+    "broker": measure_broker,
+    "outage": measure_outage,
+}
 
 
 def row(name: str, by_size: Iterable[list[float]]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -115,6 +116,30 @@ class ActiveController:
 
 
 def measure_controller(figures: Figures, partitions: int, of_a_topic: int) -> None:
+    """Snapshots, elections, a broker that goes and comes back, and large requests."""
+    with on_active_controller(figures, partitions, of_a_topic) as (node, directory):
+        figures.turns("fence of a broker in all its ISRs", node.fences(1))
+        figures.turns("unfence of the same", node.unfences(1))
+        requests(figures, node)
+        figures.turns(
+            "a snapshot over another image (its former partitions are freed)",
+            node.loader.handle_snapshot(snapshots(directory).reader(known(directory))),
+        )
+        figures.turns("the index is emptied after a lost leadership", lost(node))
+
+
+def measure_outage(figures: Figures, partitions: int, of_a_topic: int) -> None:
+    """All brokers go and come back, so that each partition has changed several times; this takes most of the time."""
+    with on_active_controller(Figures(), partitions, of_a_topic) as (node, _):
+        all_brokers_come_and_go(figures, node)
+        names = sorted(node.controller.state.image.topics.names)
+        figures.turns("DeleteTopics: all, after the outage, in one request", deletes(node, names[:MANY]))
+        figures.turns("the index is emptied after the outage", lost(node))
+
+
+@contextmanager
+def on_active_controller(figures: Figures, partitions: int, of_a_topic: int) -> Iterator[tuple[ActiveController, Path]]:
+    """One that has read a snapshot, whose directory is there meanwhile, and is elected."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-scale-"))
     try:
         image = image_of(partitions, of_a_topic)
@@ -126,13 +151,7 @@ def measure_controller(figures: Figures, partitions: int, of_a_topic: int) -> No
         gc.collect()
         figures.heap("heap of the active controller's index, MB")
         del image
-        brokers_come_and_go(figures, node)
-        requests(figures, node)
-        figures.turns(
-            "a snapshot over another image (its former partitions are freed)",
-            node.loader.handle_snapshot(snapshots(directory).reader(known(directory))),
-        )
-        figures.turns("the index is emptied after a lost leadership", lost(node))
+        yield node, directory
     finally:
         shutil.rmtree(directory)
 
@@ -172,10 +191,8 @@ def restarted(figures: Figures, directory: Path) -> MetadataLoader:
     return loader
 
 
-def brokers_come_and_go(figures: Figures, node: ActiveController) -> None:
+def all_brokers_come_and_go(figures: Figures, node: ActiveController) -> None:
     state = node.controller.state
-    figures.turns("fence of a broker in all its ISRs", node.fences(1))
-    figures.turns("unfence of the same", node.unfences(1))
     for broker_id in range(1, BROKERS + 1):
         for _ in node.fences(broker_id):
             pass
@@ -234,10 +251,6 @@ def requests(figures: Figures, node: ActiveController) -> None:
             )
         )  # fmt: skip
 
-    def delete(names: list[str]) -> Iterator[None]:
-        found = [(name, node.controller.state.image.topics.id_of(name) or b"") for name in names]
-        return node.writes(in_turns(lambda state: delete_topics(state, found)))
-
     figures.turns(
         "CreateTopics: 10 topics of 990 partitions",
         create(*(CreatableTopic(name=f"new-{n}", num_partitions=990, replication_factor=3) for n in range(10))),
@@ -250,10 +263,15 @@ def requests(figures: Figures, node: ActiveController) -> None:
         "CreateTopics: one of 9,999",
         create(CreatableTopic(name="large", num_partitions=MANY - 1, replication_factor=3)),
     )
-    figures.turns("DeleteTopics: that one", delete(["large"]))
-    figures.turns("DeleteTopics: the 3,000", delete([f"small-{n}" for n in range(3_000)]))
+    figures.turns("DeleteTopics: that one", deletes(node, ["large"]))
+    figures.turns("DeleteTopics: the 3,000", deletes(node, [f"small-{n}" for n in range(3_000)]))
     names = [name for name in sorted(node.controller.state.image.topics.names) if name.startswith("topic-")]
-    figures.turns("DeleteTopics: all that were there before, in one request", delete(names[:MANY]))
+    figures.turns("DeleteTopics: all that were there before, in one request", deletes(node, names[:MANY]))
+
+
+def deletes(node: ActiveController, names: Sequence[str]) -> Iterator[None]:
+    found = [(name, node.controller.state.image.topics.id_of(name) or b"") for name in names]
+    return node.writes(in_turns(lambda state: delete_topics(state, found)))
 
 
 def lost(node: ActiveController) -> Iterator[None]:
