@@ -50,7 +50,6 @@ class Story:
     @contextmanager
     def stretch(self, name: str) -> Iterator[Stretch]:
         fleet = self.fleet
-        fleet.longest_turns()
         before = fleet.cpu()
         found = Stretch(name, time.monotonic_ns())
         try:

@@ -56,7 +56,7 @@ class Stretch:
     name: str
     begin_ns: int
     end_ns: int = 0
-    #: By node: the share of a core, MB of private memory at the end, and ms of the longest turn.
+    #: By node: the share of a core, MB of private memory at the end, and ms of the longest turn, from the end of the stretch before on.
     cpu: dict[int, float] = field(default_factory=dict)
     memory: dict[int, float] = field(default_factory=dict)
     turns: dict[int, float] = field(default_factory=dict)
