@@ -207,7 +207,7 @@ class Fleet:
             return connection.call(message, version)
 
     def active_controller(self, rack: int) -> int:
-        """As a broker of that rack is told; -1 if it cannot be."""
+        """The one that a broker of that rack knows; -1 without one."""
         asked = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])])
         try:
             (topic,) = self.request(asked, 0, self.of_rack(rack)[0]).topics

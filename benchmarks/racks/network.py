@@ -42,7 +42,7 @@ class RackNetwork:
             enter(self._home)
 
     def cut(self, *racks: int) -> None:
-        """These racks lose all that they send to others, and get nothing; nobody is told so. Without any all is mended."""
+        """These racks lose all that they send to others, and get nothing; connections stay open. Without any all is mended."""
         cable = self._cable
         assert cable is not None and cable.stdin is not None
         cable.stdin.write(f"{' '.join(map(str, racks))}\n")

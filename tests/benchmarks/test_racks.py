@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from random import Random
-
-import pytest
 
 from benchmarks.racks.cable import HEADER_BYTES, OURS, Cable
 from benchmarks.racks.figures import Stretch, availability, near_share, row
-from benchmarks.racks.network import RackNetwork
-from tests.chaos.network import SKIP_REASON
-from tests.docker.namespace_harness import available
 
 
 def frame(source: int, target: int, content: bytes = b"") -> bytes:
@@ -81,25 +74,3 @@ def test_a_row_keeps_brokers_and_controllers_apart() -> None:
     assert cells[:2] == ["| quiet", "2"]
     assert cells[4:6] == ["50 / 75", "10 / 10"]
     assert cells[8] == "5; 20"
-
-
-@pytest.mark.chaos
-@pytest.mark.skipif(not available(), reason=SKIP_REASON)
-def test_racks_reach_each_other_after_the_delay_and_not_while_one_is_cut_off() -> None:
-    with RackNetwork(2, delay_ms=50, loss=0.0) as network:
-        with network.inside(2):
-            listening = socket.create_server((network.address(2), 0))
-        with network.inside(1):
-            began = time.monotonic()
-            client = socket.create_connection(listening.getsockname(), timeout=30)
-        assert time.monotonic() - began >= 0.1  # there and back
-        with listening, client, listening.accept()[0] as server:
-            server.settimeout(0.3)
-            network.cut(2)
-            client.sendall(b"while it is cut off")
-            with pytest.raises(TimeoutError):
-                server.recv(64)
-            network.cut()
-            server.settimeout(30)
-            assert server.recv(64) == b"while it is cut off"
-    assert network.frames_carried > 0

@@ -5,11 +5,13 @@ Whatever is cut, no broker acknowledges a record that could be lost, and after t
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.racks.network import RackNetwork
 from ottla.protocol.errors import ErrorCode
 from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
@@ -119,3 +121,23 @@ def test_clients_cut_off_from_a_leader_that_its_followers_reach_wait_and_lose_no
     finally:
         cluster.heal()
     nothing_is_wrong(cluster, load, "client-cut")
+
+
+def test_racks_reach_each_other_after_the_delay_and_not_while_one_is_cut_off() -> None:
+    with RackNetwork(2, delay_ms=50, loss=0.0) as network:
+        with network.inside(2):
+            listening = socket.create_server((network.address(2), 0))
+        with network.inside(1):
+            began = time.monotonic()
+            client = socket.create_connection(listening.getsockname(), timeout=30)
+        assert time.monotonic() - began >= 0.1  # there and back
+        with listening, client, listening.accept()[0] as server:
+            server.settimeout(0.3)
+            network.cut(2)
+            client.sendall(b"while it is cut off")
+            with pytest.raises(TimeoutError):
+                server.recv(64)
+            network.cut()
+            server.settimeout(30)
+            assert server.recv(64) == b"while it is cut off"
+    assert network.frames_carried > 0
