@@ -58,6 +58,7 @@ COMMANDS = {
     ),
     "record": Command("ottla.cli.commands.record", "record the traffic between clients and a cluster, through a proxy"),
     "traffic": Command("ottla.cli.commands.traffic", "print recorded traffic, message by message"),
+    "replay": Command("ottla.cli.commands.replay", "send recorded traffic again, and compare the responses"),
     "registry": Command("ottla.cli.commands.registry", "serve schemas of Avro, JSON Schema and Protobuf"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "format": Command("ottla.cli.commands.format", "format the directories of a node, once, before its first start"),

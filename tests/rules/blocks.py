@@ -228,6 +228,8 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "docs/TRAFFIC.md": {
             "ottla dev --nodes 1 &": f"{UNTIL}: tests/ottla/cli/test_dev.py",
             "ottla topic create orders -b localhost:9192": "port 9192: tests/ottla/traffic/test_record_command.py",
+            "ottla dev --nodes 1 --dir other --base-port 19092 &": "ports of the page: tests/ottla/traffic/test_replay.py",
+            "CreateTopics v7 #2 of connection 1: topics['orders'].replicat": "what a command prints",
         },
         "docs/TESTING.md": {
             "ottla dev --faults --nodes 1 --base-port 9092": f"{UNTIL}: tests/ottla/testing/test_control_port.py",

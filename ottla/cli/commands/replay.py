@@ -1,0 +1,77 @@
+"""The command `ottla replay`: a recording sent again to a cluster, and its responses compared."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Annotated
+
+from ottla.cli.app import App, Parameter
+from ottla.cli.application import CONNECTION, ConnectionOptions, Output, connect, run
+from ottla.cli.commands.traffic import opened
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
+from ottla.cli.output import note, print_rows
+from ottla.client.cluster import ClusterClient
+from ottla.server.workers import Workers
+from ottla.traffic.entries import Entry, EntryReader
+from ottla.traffic.replay_report import COLUMNS as COUNTED
+from ottla.traffic.replay_report import ReplayReport
+from ottla.traffic.replay_target import replay_to
+
+app = App("replay", "Send recorded traffic to a cluster again, and compare the responses.")
+
+main = partial(run, app)
+
+COLUMNS = ("api", "requests", *(outcome.value for outcome in COUNTED), "not_compared")
+STANDARD_INPUT = "-"
+
+
+@app.default
+async def replay(
+    file: str,
+    /,
+    *,
+    speed: Annotated[
+        float, Parameter(help="1: as fast as it was recorded; 10: ten times; 0: as fast as responses come.")
+    ] = 1.0,
+    output: Output = "table",
+    connection: ConnectionOptions = CONNECTION,
+) -> int:
+    """Send the requests of FILE again, a recording of `ottla record`, or `-` for standard input. Exit code 1: responses differ."""
+    if not 0 <= speed < 1e9:
+        raise CommandFailed(f"--speed {speed:g} is none", "0, 1, or how many times as fast", USAGE)
+    report = ReplayReport(note)
+    async with connect(connection, limited=False) as cluster:
+        if file == STANDARD_INPUT:
+            source = os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+            with source:
+                reader = EntryReader(source.read, "standard input")
+                await _replay(cluster, reader, _as_they_come(cluster.world.workers.apart("reading"), reader), report, 0)
+        else:
+            with opened(file) as reader:
+                await _replay(cluster, reader, _of_file(reader), report, speed)
+    print_rows(report.rows(), COLUMNS, output)
+    note(report.summary())
+    return FAILED if report.has_differences else OK
+
+
+async def _replay(
+    cluster: ClusterClient, reader: EntryReader, entries: AsyncIterator[Entry], report: ReplayReport, speed: float
+) -> None:
+    await replay_to(cluster, entries, report, speed)
+    if reader.torn_at is not None:
+        note(f"the recording ends within an entry, at byte {reader.torn_at}")
+
+
+async def _of_file(reader: EntryReader) -> AsyncIterator[Entry]:
+    for entry in reader:
+        yield entry
+
+
+async def _as_they_come(workers: Workers, reader: EntryReader) -> AsyncIterator[Entry]:
+    """Yield the entries of a pipe, for which a thread waits."""
+    entries: Iterator[Entry] = iter(reader)
+    while (entry := await workers.run(next, entries, None)) is not None:
+        yield entry

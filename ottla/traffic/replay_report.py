@@ -1,0 +1,97 @@
+"""The outcome of a replay: counts by API, the first difference of each API, and how long responses took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum
+
+from ottla.traffic.comparing import Difference
+
+#: Times that are kept for the percentiles, of the first responses of a run.
+TIMES_MAX = 1_000_000
+
+
+class Outcome(Enum):
+    """The outcome of one recorded request. All but the first two are not compared."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    PASSING = "passing error in the recording"
+    SECRET = "a secret, which the recording lacks"
+    UNREADABLE = "not readable"
+    NOT_SERVED = "version not served"
+    NOT_CONNECTED = "no connection"
+
+
+#: Outcomes that are differences between the clusters.
+FAILURES = (Outcome.DIFFERENT, Outcome.NOT_SERVED, Outcome.NOT_CONNECTED)
+
+
+class ReplayReport:
+    """The counts of one replay. `say` is called with a sentence at once, for each first difference."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        self.outcomes: dict[str, Counter[Outcome]] = {}
+        self._times_us: list[int] = []
+        self._noted: set[str] = set()
+
+    def equal(self, api: str, took_us: int) -> None:
+        self.count(api, Outcome.EQUAL)
+        if len(self._times_us) < TIMES_MAX:
+            self._times_us.append(took_us)
+
+    def different(self, api: str, where: str, differences: list[Difference]) -> None:
+        """Count a response that differs; the first one of its API is said."""
+        is_first = not self.outcomes.get(api, Counter())[Outcome.DIFFERENT]
+        self.count(api, Outcome.DIFFERENT)
+        if is_first:
+            path, recorded, got = differences[0]
+            more = f" (and {len(differences) - 1} more fields)" if len(differences) > 1 else ""
+            self._say(f"{where}: {path or 'the response'}: recorded {recorded}, got {got}{more}")
+
+    def count(self, api: str, outcome: Outcome) -> None:
+        self.outcomes.setdefault(api, Counter())[outcome] += 1
+
+    def lost(self, frames: str) -> None:
+        self.note(f"the recording has lost {frames} frames: what follows may differ because of that")
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self._noted and len(self._noted) < 100:
+            self._noted.add(text)
+            self._say(text)
+
+    @property
+    def has_differences(self) -> bool:
+        return any(counts[outcome] for counts in self.outcomes.values() for outcome in FAILURES)
+
+    def total(self, outcome: Outcome) -> int:
+        return sum(counts[outcome] for counts in self.outcomes.values())
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return a row for each API."""
+        found: list[dict[str, object]] = []
+        for api, counts in sorted(self.outcomes.items()):
+            others = {outcome.value: count for outcome, count in counts.items() if outcome not in COLUMNS and count}
+            row: dict[str, object] = {"api": api, "requests": counts.total()}
+            row |= {outcome.value: counts[outcome] for outcome in COLUMNS}
+            found.append(row | {"not_compared": ", ".join(f"{count} {text}" for text, count in others.items()) or None})
+        return found
+
+    def summary(self) -> str:
+        """Return the result as a sentence."""
+        equal, different = self.total(Outcome.EQUAL), self.total(Outcome.DIFFERENT)
+        every = sum(counts.total() for counts in self.outcomes.values())
+        share = f"{100 * equal / (equal + different):.1f} %" if equal + different else "none"
+        times = sorted(self._times_us)
+        took = f"; p50 {_at(times, 0.5)} ms, p99 {_at(times, 0.99)} ms" if times else ""
+        return f"{every} requests, {equal + different} responses compared, {share} equal{took}"
+
+
+COLUMNS = (Outcome.EQUAL, Outcome.DIFFERENT)
+
+
+def _at(times_us: list[int], part: float) -> str:
+    return f"{times_us[min(len(times_us) - 1, int(part * len(times_us)))] / 1000:.1f}"

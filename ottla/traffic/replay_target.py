@@ -1,0 +1,39 @@
+"""The cluster of a replay: which broker stands for a recorded one, and the versions that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from ottla import __version__
+from ottla.client.cluster import ClusterClient
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.server.address import Address
+from ottla.server.network.client import SOFTWARE_NAME
+from ottla.server.network.frames import ReceiveBuffer
+from ottla.traffic.entries import Entry
+from ottla.traffic.relay import RelaySide
+from ottla.traffic.replay_report import ReplayReport
+from ottla.traffic.replaying import Replayer, Versions
+from ottla.traffic.upstream import connect_to_broker
+
+
+async def replay_to(cluster: ClusterClient, entries: AsyncIterator[Entry], report: ReplayReport, speed: float) -> None:
+    """Send the requests of a recording to a cluster. A recorded node is the broker of its id, if there is one, and else any broker.
+
+    Raises:
+        ClusterError: the cluster cannot be reached.
+        TrafficFileError: the recording is damaged. What was before has been sent.
+    """
+    cluster.doing = "reading the cluster's brokers"
+    async with cluster.limit():
+        await cluster.metadata([])
+        served = await cluster.request(ApiVersionsRequest(SOFTWARE_NAME, __version__))
+    versions = Versions({row.api_key: (row.min_version, row.max_version) for row in served.api_keys})
+    places = {node: Address(host, port) for node, (host, port) in cluster.brokers.items()}
+    inbox = ReceiveBuffer()
+
+    async def connect(node: int) -> RelaySide:
+        to = places.get(node) or places[min(places)]
+        return await connect_to_broker(cluster.world, to, cluster.security, inbox)
+
+    await Replayer(cluster.world, connect, versions, report, speed).run(entries)

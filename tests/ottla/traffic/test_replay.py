@@ -1,0 +1,139 @@
+"""`ottla replay`: a recording of stock clients gives the same responses again on an empty cluster, and differs where the cluster does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing import Cluster
+from ottla.traffic.entries import Entry, EntryKind, EntryReader, Opened, encode_entry, encode_header
+from tests.cluster.shared import STEADY
+from tests.ottla.conftest import Cli, Finished, run_here
+from tests.ottla.traffic.test_record_command import recording
+
+pytestmark = pytest.mark.timeout(120)
+TOPIC, GROUP = "replayed", "replaying"
+
+
+@pytest.fixture(scope="module")
+def recorded(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Traffic of an idempotent producer, a transaction that reads and writes, and a consumer in a group."""
+    file = tmp_path_factory.mktemp("replay") / "f"
+    with recording(file, cli.bootstrap) as address:
+        servers = {"bootstrap.servers": address}
+        admin = AdminClient(servers)
+        admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(30)
+        idempotent = Producer(servers | {"enable.idempotence": True})
+        for number in range(20):
+            idempotent.produce(TOPIC, b"value %d" % number, partition=number % 2)
+        assert idempotent.flush(30) == 0
+        consumer = Consumer(servers | {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        consumer.subscribe([TOPIC])
+        found = 0
+        while found < 20:
+            message = consumer.poll(30)
+            assert message is not None
+            found += message.error() is None
+        transactional = Producer(servers | {"transactional.id": GROUP})
+        transactional.init_transactions(30)
+        transactional.begin_transaction()
+        transactional.produce(TOPIC, b"of a transaction", partition=0)
+        offsets = [TopicPartition(TOPIC, partition, 10) for partition in range(2)]
+        transactional.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        transactional.commit_transaction(30)
+        consumer.close()
+    return file
+
+
+@pytest.fixture
+def empty() -> Iterator[Cluster]:
+    with Cluster(1, **STEADY) as cluster:
+        # Producer ids are others than in the recording.
+        for _ in range(3):
+            producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+            producer.produce("another", b"v")
+            assert producer.flush(30) == 0
+        yield cluster
+
+
+def replayed(file: Path, bootstrap: str, *options: str) -> Finished:
+    return run_here("replay", str(file), "-b", bootstrap, *options)
+
+
+def test_an_empty_cluster_answers_as_the_recorded_one(recorded: Path, empty: Cluster) -> None:
+    done = replayed(recorded, empty.bootstrap, "--speed", "0", "-o", "json")
+    rows = {row["api"]: row for row in map(json.loads, done.out.splitlines())}
+    assert done.code == 0, done.err
+    assert {"Produce", "Fetch", "JoinGroup", "EndTxn", "TxnOffsetCommit", "InitProducerId"} <= rows.keys()
+    assert not any(row["different"] for row in rows.values())
+    assert rows["Produce"]["equal"] == rows["Produce"]["requests"]
+    values = [record.value for record in empty.records(TOPIC)]
+    assert len(values) == 21 and b"of a transaction" in values
+    # What is there already differs the second time: its topic exists, and its offsets go on.
+    again = replayed(recorded, empty.bootstrap, "--speed", "0")
+    assert again.code == 1
+    assert "CreateTopics" in again.err and "errorCode: recorded 0, got 36" in again.err
+
+
+def test_a_recording_that_is_cut_off_is_replayed_up_to_there(recorded: Path, empty: Cluster, tmp_path: Path) -> None:
+    data = recorded.read_bytes()
+    (tmp_path / "cut").write_bytes(data[: len(data) // 2])
+    done = replayed(tmp_path / "cut", empty.bootstrap, "--speed", "0")
+    assert done.code == 0, done.err
+    assert "ends within an entry" in done.err
+    damaged = bytearray(data)
+    damaged[len(data) // 2] ^= 1
+    (tmp_path / "damaged").write_bytes(damaged)
+    done = replayed(tmp_path / "damaged", empty.bootstrap, "--speed", "0")
+    assert done.code != 0 and "is damaged at byte" in done.err
+
+
+def test_requests_wait_for_their_time(recorded: Path, cli: Cli, tmp_path: Path) -> None:
+    """The recording's first Metadata again and again, a second apart, at ten times its speed."""
+    with recorded.open("rb") as file:
+        entries = list(EntryReader(file.read, "f"))
+    asked = next(each for each in entries if each.kind is EntryKind.REQUEST and each.api_key == 18)
+    answered = next(each for each in entries if each.kind is EntryKind.RESPONSE and each.api_key == 18)
+    out = encode_header(0) + encode_entry(Entry(EntryKind.OPENED, 1, 0, frame=Opened("c:1", "b:1").encode()))
+    for second in range(6):
+        for each in (asked, answered):
+            out += encode_entry(
+                each._replace(connection=1, correlation_id=asked.correlation_id, time_us=second * 10**6)
+            )
+    (tmp_path / "slow").write_bytes(out)
+    done = replayed(tmp_path / "slow", cli.bootstrap, "--speed", "10", "-o", "json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["equal"] == 6
+
+
+def test_what_cannot_be_sent_is_counted_with_its_reason(cli: Cli, tmp_path: Path) -> None:
+    rows = [
+        Entry(EntryKind.REQUEST, 1, 0, 36, 2, 1, b"\0\x24\0\2\0\0\0\1\0\1c\0\1\0", 1),
+        Entry(EntryKind.RESPONSE, 1, 0, 36, 2, 1, b"\0\0\0\1\0\0\0\0\1\0\0\0\0\0\0\0\0\0", 1),
+        Entry(EntryKind.REQUEST, 1, 0, 500, 0, 2, b"\1\xf4\0\0\0\0\0\2"),
+        Entry(EntryKind.RESPONSE, 1, 0, 500, 0, 2, b"\0\0\0\2"),
+        Entry(EntryKind.LOST, 0, 0, frame=b"3"),
+        Entry(EntryKind.CLOSED, 1, 0),
+    ]
+    (tmp_path / "f").write_bytes(encode_header(0) + b"".join(map(encode_entry, rows)))
+    done = replayed(tmp_path / "f", cli.bootstrap, "-o", "json")
+    found = {row["api"]: row["not_compared"] for row in map(json.loads, done.out.splitlines())}
+    assert found == {"SaslAuthenticate": "1 a secret, which the recording lacks", "Api500": "1 not readable"}
+    assert "has lost 3 frames" in done.err
+    assert done.code == 0
+
+
+def test_wrong_words_and_files_send_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("no recording")
+    for words, says in (([], "is no recording"), (["--speed", "-1"], "--speed")):
+        done = replayed(tmp_path / "f", cli.bootstrap, *words)
+        assert (done.code, done.out) == (2, "")
+        assert says in done.err
+    (tmp_path / "g").write_bytes(encode_header(0))
+    done = replayed(tmp_path / "g", "127.0.0.1:1", "--timeout", "2")
+    assert done.code == 1 and "cannot connect" in done.err
