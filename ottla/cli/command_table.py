@@ -59,6 +59,9 @@ COMMANDS = {
     "record": Command("ottla.cli.commands.record", "record the traffic between clients and a cluster, through a proxy"),
     "traffic": Command("ottla.cli.commands.traffic", "print recorded traffic, message by message"),
     "replay": Command("ottla.cli.commands.replay", "send recorded traffic again, and compare the responses"),
+    "shadow": Command(
+        "ottla.cli.commands.shadow", "answer clients from one cluster, ask a second one too, and report the differences"
+    ),
     "registry": Command("ottla.cli.commands.registry", "serve schemas of Avro, JSON Schema and Protobuf"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "format": Command("ottla.cli.commands.format", "format the directories of a node, once, before its first start"),

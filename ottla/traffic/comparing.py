@@ -76,7 +76,7 @@ OPEN_ENDED = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 #: Fields by which items of a list are matched.
 KEYS = (
     "topic_id", "name", "topic", "topic_name", "partition_index", "partition", "partition_id", "index", "group_id", "member_id", "key",
-    "transactional_id", "producer_id", "resource_type", "resource_name", "user", "mechanism", "feature", "api_key", "broker_id", "node_id",
+    "transactional_id", "resource_type", "resource_name", "user", "mechanism", "feature", "api_key", "broker_id", "node_id",
 )  # fmt: skip
 #: Of one response; the first of them is what a person looks at.
 DIFFERENCES_MAX = 100
@@ -129,8 +129,8 @@ class Comparison:
                 self._add(here, was, now)
 
     def _value(self, path: str, holder: Any, name: str, was: object, now: object) -> None:
-        place = place_of(holder, name)
-        if place is None:
+        place = None if getattr(holder, "error_code", 0) else place_of(holder, name)
+        if place is None:  # beside an error a name is the default of its type, or that of the request
             if was != now:
                 self._add(path, was, now)
             return
@@ -176,7 +176,8 @@ class Comparison:
             value = getattr(item, field.name)
             place = place_of(item, field.name)
             if place is not None and is_recorded:
-                value = self._identities.known(place) or value
+                known = self._identities.known(place)
+                value = value if known is None else known
             found.append(value)
         return tuple(found)
 

@@ -132,7 +132,7 @@ class Masking:
         try:
             message = read_request_message(frame)
             hide(message.body)
-            return Masked(message.encoded(frame), MASKED)
+            return _changed(frame, message.encoded(frame))
         except ProtocolError:
             return Masked(_head_of_request(frame), MASKED | CUT)
 
@@ -146,9 +146,14 @@ class Masking:
         try:
             message = read_response_message(api_key, version, frame)
             hide(message.body)
-            return Masked(message.encoded(frame), MASKED)
+            return _changed(frame, message.encoded(frame))
         except ProtocolError:
             return Masked(bytes(frame[: CORRELATION_ID.size]), MASKED | CUT)
+
+
+def _changed(frame: Buffer, masked: bytes) -> Masked:
+    """Return the frame as it is if it had no secret: a replay can send it then."""
+    return Masked(frame) if masked == frame else Masked(masked, MASKED)
 
 
 def _has_metadata_log(frame: Buffer) -> bool:

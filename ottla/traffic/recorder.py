@@ -7,6 +7,7 @@ that has gone, ends the recording, and traffic goes on.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -44,6 +45,14 @@ class Spool:
     def is_full(self) -> bool:
         return self._waiting_bytes + self._writing_bytes > SPOOL_BYTES_MAX
 
+    def give_up(self, failure: OSError) -> None:
+        """Drop what waits, and write nothing more."""
+        if self.failure is None:
+            self.failure = failure
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self._on_failure(failure)
+
     def add(self, data: bytes) -> None:
         """Take bytes that are to be written. After a failure they are dropped."""
         if self.failure is not None:
@@ -80,10 +89,7 @@ class Spool:
                 await self._workers.run(self._write_all, data)
                 self._writing_bytes = 0
         except OSError as failure:
-            self.failure = failure
-            self._waiting.clear()
-            self._waiting_bytes = self._writing_bytes = 0
-            self._on_failure(failure)
+            self.give_up(failure)
         finally:
             self._task = None
 
@@ -96,7 +102,9 @@ class Spool:
 class Recorder:
     """The tap of a proxy that writes entries."""
 
-    def __init__(self, clock: Clock, spool: Spool, masking: Masking) -> None:
+    def __init__(self, clock: Clock, spool: Spool, masking: Masking, *, is_whole: bool = False) -> None:
+        """Take whether a recording with a gap is worth nothing: then it ends at the first frame that does not fit."""
+        self._is_whole = is_whole
         self._clock = clock
         self._spool = spool
         self._masking = masking
@@ -125,6 +133,10 @@ class Recorder:
 
     def _has_room(self) -> bool:
         if self._spool.failure is not None:
+            return False
+        if self._spool.is_full and self._is_whole:
+            late = f"it is more than {SPOOL_BYTES_MAX >> 20} MiB behind"
+            self._spool.give_up(OSError(errno.ENOBUFS, late))
             return False
         if self._spool.is_full:
             self._lost_now += 1

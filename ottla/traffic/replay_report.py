@@ -84,7 +84,7 @@ class ReplayReport:
         """Return the result as a sentence."""
         equal, different = self.total(Outcome.EQUAL), self.total(Outcome.DIFFERENT)
         every = sum(counts.total() for counts in self.outcomes.values())
-        share = f"{100 * equal / (equal + different):.1f} %" if equal + different else "none"
+        share = f"{1000 * equal // (equal + different) / 10} %" if equal + different else "none"
         times = sorted(self._times_us)
         took = f"; p50 {_at(times, 0.5)} ms, p99 {_at(times, 0.99)} ms" if times else ""
         return f"{every} requests, {equal + different} responses compared, {share} equal{took}"

@@ -229,6 +229,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
             "ottla dev --nodes 1 &": f"{UNTIL}: tests/ottla/cli/test_dev.py",
             "ottla topic create orders -b localhost:9192": "port 9192: tests/ottla/traffic/test_record_command.py",
             "ottla dev --nodes 1 --dir other --base-port 19092 &": "ports of the page: tests/ottla/traffic/test_replay.py",
+            "ottla shadow --listen localhost:9192 --to localhost:9092 --shado": f"{UNTIL}: tests/ottla/traffic/test_shadow.py",
             "CreateTopics v7 #2 of connection 1: topics['orders'].replicat": "what a command prints",
         },
         "docs/TESTING.md": {

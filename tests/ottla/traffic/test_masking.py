@@ -123,6 +123,13 @@ def test_a_response_that_cannot_be_read_loses_its_body(key: ApiKey) -> None:
         assert masked.flags == MASKED | CUT
 
 
+def test_configurations_without_a_secret_stay_as_they_are() -> None:
+    settings = [IncrementalConfig("retention.ms", 0, "5000"), IncrementalConfig("sasl.jaas.config", 1, None)]
+    body = IncrementalAlterConfigsRequest([IncrementalResource(2, "t", settings)])
+    frame = request_frame(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+    assert Masking().request(ApiKey.INCREMENTAL_ALTER_CONFIGS, memoryview(frame)) == (frame, 0)
+
+
 def test_what_a_controller_sends_of_its_log_is_not_written_and_other_fetches_are() -> None:
     def fetched(topic_id: bytes) -> bytes:
         partition = PartitionData(records=SECRET)
