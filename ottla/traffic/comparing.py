@@ -76,7 +76,7 @@ OPEN_ENDED = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 #: Fields by which items of a list are matched.
 KEYS = (
     "topic_id", "name", "topic", "topic_name", "partition_index", "partition", "partition_id", "index", "group_id", "member_id", "key",
-    "transactional_id", "resource_type", "resource_name", "user", "mechanism", "feature", "api_key", "broker_id", "node_id",
+    "transactional_id", "resource_type", "resource_name", "user", "mechanism", "feature", "api_key", "entity", "entity_type", "broker_id", "node_id",
 )  # fmt: skip
 #: Of one response; the first of them is what a person looks at.
 DIFFERENCES_MAX = 100
@@ -129,8 +129,10 @@ class Comparison:
                 self._add(here, was, now)
 
     def _value(self, path: str, holder: Any, name: str, was: object, now: object) -> None:
-        place = None if getattr(holder, "error_code", 0) else place_of(holder, name)
-        if place is None:  # beside an error a name is the default of its type, or that of the request
+        place = place_of(holder, name)
+        if was == now and getattr(holder, "error_code", None):
+            return  # beside an error a name may be the default of its type
+        if place is None:
             if was != now:
                 self._add(path, was, now)
             return
@@ -174,6 +176,8 @@ class Comparison:
             if field.name == "topic_id" and "name" in item.__field_names__ and item.name:
                 continue  # the name is the same in each cluster
             value = getattr(item, field.name)
+            if field.type.item is not None:  # the entity of a quota
+                value = tuple(sorted(map(repr, value)))
             place = place_of(item, field.name)
             if place is not None and is_recorded:
                 known = self._identities.known(place)

@@ -7,6 +7,13 @@ from typing import Any
 import pytest
 
 from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -20,7 +27,7 @@ from ottla.protocol.messages.metadata import (
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.schema import fields
 from ottla.traffic.comparing import LEGAL, Comparison, Difference, has_passing_error
-from ottla.traffic.identities import Identities
+from ottla.traffic.identities import MEMBER, PRODUCER, Identities, NamedPlace
 from ottla.traffic.messages import APIS, FrameMessage
 
 OURS, THEIRS = bytes(range(16)), bytes(range(16, 32))
@@ -71,6 +78,29 @@ def test_members_that_a_group_names_by_itself_are_the_same_members() -> None:
     assert not compared(ApiKey.JOIN_GROUP, 4, joined("a", "b", generation=2), joined("x", "y", generation=5), known)
     assert not compared(ApiKey.JOIN_GROUP, 4, joined("b", "a", generation=2), joined("y", "x", generation=5), known)
     assert compared(ApiKey.JOIN_GROUP, 4, joined("b", "a", generation=2), joined("x", "y", generation=5), known)
+
+
+def test_a_member_id_is_learned_from_an_error_and_a_default_beside_one_is_not() -> None:
+    known = Identities()
+    one = JoinGroupResponse(error_code=79, generation_id=-1, member_id="a")
+    assert not compared(
+        ApiKey.JOIN_GROUP, 5, one, JoinGroupResponse(error_code=79, generation_id=-1, member_id="x"), known
+    )
+    assert known.known(NamedPlace(MEMBER, None, "a")) == "x"
+    known.learn(NamedPlace(PRODUCER, None, 0), 2000)
+    wrong = DescribeTransactionsResponse(transaction_states=[TransactionState(error_code=105)])
+    assert not compared(ApiKey.DESCRIBE_TRANSACTIONS, 0, wrong, wrong, known)
+
+
+def test_quotas_may_come_in_any_order() -> None:
+    def quotas(*users: str) -> DescribeClientQuotasResponse:
+        entries = [
+            EntryData([EntityData("user", user), EntityData("client-id", "c")], [ValueData("k", 1.0)]) for user in users
+        ]
+        return DescribeClientQuotasResponse(entries=entries)
+
+    assert not compared(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, quotas("a", "b"), quotas("b", "a"))
+    assert compared(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, quotas("a", "b"), quotas("b", "c"))
 
 
 def fetched(*values: bytes, first: int = 0, error: int = 0) -> FetchResponse:
