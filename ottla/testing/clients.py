@@ -37,6 +37,7 @@ Seed: TypeAlias = str | PathLike[str] | Iterable[Row]
 
 TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 0.02
+REPLAY_SECONDS = 300.0
 
 
 class SeenRecord(NamedTuple):
@@ -48,6 +49,14 @@ class SeenRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Replayed(NamedTuple):
+    """The outcome of a recording that was sent again: the first difference of each API, a row for each, and the whole in a sentence."""
+
+    differences: tuple[str, ...]
+    rows: list[dict[str, object]]
+    summary: str
 
 
 class Clients:
@@ -223,6 +232,27 @@ class Clients:
         if topics:
             consumer.subscribe(list(topics))
         return consumer
+
+    def replay(
+        self, recording: str | PathLike[str], *, speed: float = 0.0, seconds: float = REPLAY_SECONDS
+    ) -> Replayed:
+        """Send the requests of a recording of `ottla record` again, and compare the responses. Speed 0: as fast as they come.
+
+        Raises:
+            TrafficFileError: the file is no recording, or is damaged.
+            TimeoutError: it takes longer.
+        """
+        # Few tests replay.
+        from ottla.traffic.entries import EntryReader
+        from ottla.traffic.replay_report import ReplayReport
+        from ottla.traffic.replay_target import replay_file
+
+        said: list[str] = []
+        report = ReplayReport(said.append)
+        with open(recording, "rb") as file:
+            reader = EntryReader(file.read, str(recording))
+            self._do(lambda cluster: replay_file(cluster, reader, report, speed), seconds)
+        return Replayed(tuple(said) if report.has_differences else (), report.rows(), report.summary())
 
     def _do(self, work: Callable[[ClusterClient], Awaitable[T]], seconds: float) -> T:
         """Run the coroutine on a thread, because a test may have an event loop of its own."""

@@ -6,7 +6,7 @@ the workers has those of the session; a worker has those of narrower scopes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from ottla.testing import factories
 
 if TYPE_CHECKING:
-    from ottla.testing.clients import Clients
+    from ottla.testing.clients import Clients, Replayed
     from ottla.testing.cluster import Cluster
     from ottla.testing.shared import SharedClusters
 
@@ -54,6 +54,15 @@ def kafka_to_break(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     """One node of the test's own, with all faults: kill, advance, fail_next, disk_full, latency and the others."""
     for own in factories.running_cluster(request, tmp_path_factory, 1, cuttable=True):
         yield cast("Cluster", own)
+
+
+@pytest.fixture
+def kafka_replay(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Replayed]]:
+    """A function that sends a recording of `ottla record` to an empty node of the test's own, and returns what differs."""
+    for own in factories.running_cluster(request, tmp_path_factory, 1):
+        yield own.replay
 
 
 kafka_noproc = factories.kafka_noproc()

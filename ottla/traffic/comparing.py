@@ -78,12 +78,12 @@ KEYS = (
     "topic_id", "name", "topic", "topic_name", "partition_index", "partition", "partition_id", "index", "group_id", "member_id", "key",
     "transactional_id", "resource_type", "resource_name", "user", "mechanism", "feature", "api_key", "entity", "entity_type", "broker_id", "node_id",
 )  # fmt: skip
-#: Of one response; the first of them is what a person looks at.
+#: Differences that are kept of one response; a person looks at the first of them.
 DIFFERENCES_MAX = 100
 SHOWN_MAX = 200
 
 
-class Difference(NamedTuple):
+class FieldDifference(NamedTuple):
     """A field that differs. The values are texts."""
 
     path: str
@@ -98,9 +98,9 @@ class Comparison:
         self._api = api_name(api_key)
         self._is_open_ended = api_key in OPEN_ENDED
         self._identities = identities
-        self.differences: list[Difference] = []
+        self.differences: list[FieldDifference] = []
 
-    def compare(self, recorded: FrameMessage, got: FrameMessage) -> list[Difference]:
+    def compare(self, recorded: FrameMessage, got: FrameMessage) -> list[FieldDifference]:
         """Return what differs."""
         if recorded.version != got.version:
             self._add("", f"version {recorded.version}", f"version {got.version}")
@@ -198,7 +198,7 @@ class Comparison:
 
     def _add(self, path: str, recorded: object, got: object) -> None:
         if len(self.differences) < DIFFERENCES_MAX:
-            self.differences.append(Difference(path, _shown(recorded), _shown(got)))
+            self.differences.append(FieldDifference(path, _shown(recorded), _shown(got)))
 
 
 def has_passing_error(message: FrameMessage) -> bool:

@@ -13,7 +13,7 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.primitives import Buffer
 from ottla.server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY, LISTENER_PREFIX, MECHANISM_CONFIGS
 from ottla.server.config.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
-from ottla.traffic.entries import CUT, MASKED
+from ottla.traffic.entries import CUT, MASKED, Entry, EntryKind
 from ottla.traffic.messages import CORRELATION_ID, REQUEST_START, read_request_message, read_response_message
 from ottla.traffic.record_noise import RecordNoise
 
@@ -123,6 +123,16 @@ class Masking:
         if noise is not None:
             self._requests[ApiKey.PRODUCE] = _noise_in_produce(noise)
             self._responses[ApiKey.FETCH] = self._responses[ApiKey.SHARE_FETCH] = _noise_in_fetch(noise)
+
+    def entry(self, entry: Entry) -> Entry:
+        """Return an entry as it may be shown, of a capture, which has all bytes."""
+        if entry.kind is EntryKind.REQUEST:
+            masked = self.request(entry.api_key, entry.frame)
+        elif entry.kind is EntryKind.RESPONSE:
+            masked = self.response(entry.api_key, entry.version, entry.frame)
+        else:
+            return entry
+        return entry._replace(frame=bytes(masked.frame), flags=entry.flags | masked.flags)
 
     def request(self, api_key: int, frame: Buffer) -> Masked:
         """Return a request as it may be written."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol, cast
 
 from ottla.protocol.api import ApiKey, decode_request_header
@@ -30,7 +31,7 @@ TOKEN = -1
 
 
 class Tap(Protocol):
-    """A receiver of the traffic. The bytes of a frame are valid until the call returns."""
+    """A receiver of the traffic. A frame has gone on before, so that no one waits for the call."""
 
     def opened(self, connection: int, ends: Opened) -> None: ...
     def closed(self, connection: int) -> None: ...
@@ -59,7 +60,7 @@ class BrokerPlaces(Protocol):
 class RelaySide(FrameProtocol):
     """One end of a relayed connection."""
 
-    __slots__ = ("_is_waiting", "_transport", "clock", "is_full", "is_gone", "on_closed", "other", "take")
+    __slots__ = ("_is_waiting", "_transport", "after", "clock", "is_full", "is_gone", "on_closed", "other", "take")
 
     def __init__(self, inbox: ReceiveBuffer, clock: Clock) -> None:
         super().__init__(inbox)
@@ -72,6 +73,8 @@ class RelaySide(FrameProtocol):
         self.other: RelaySide | None = None
         #: Takes a frame from its start, behind the length, to its end; the result goes on to the other side. None: not yet.
         self.take: Callable[[FrameBuffer, int, int], Buffer | None] | None = None
+        #: Calls for when the frames of this read have gone on: no one waits for them.
+        self.after: list[Callable[[], object]] = []
         self.on_closed: Callable[[], object] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -159,6 +162,9 @@ class RelaySide(FrameProtocol):
             pos = stop
         if out and self.other is not None:
             self.other.write(b"".join(out))
+        after, self.after = self.after, []
+        for call in after:
+            call()
         return end if self.is_gone else pos
 
 
@@ -211,8 +217,11 @@ class Relay:
         self._may_have_tokens = api_key == ApiKey.SASL_HANDSHAKE and version == 0
         if not (api_key == ApiKey.PRODUCE and _is_unanswered(frame)):
             self._in_flight.append(InFlight(correlation_id, api_key, version))
-        self._tap.request(self.number, api_key, version, correlation_id, frame)
-        return bytes(frame)
+        passed = bytes(frame)
+        self.client.after.append(
+            partial(self._tap.request, self.number, api_key, version, correlation_id, memoryview(passed))
+        )
+        return passed
 
     def _response(self, buf: FrameBuffer, pos: int, end: int) -> Buffer | None:
         frame = memoryview(buf)[pos:end]
@@ -224,7 +233,8 @@ class Relay:
         asked = self._asked(correlation_id)
         if asked is None:
             return bytes(frame)
-        passed: Buffer | None = bytes(frame)
+        recorded = bytes(frame)
+        passed: Buffer | None = recorded
         if has_addresses(asked.api_key, asked.version):
             found = addressed_response(asked.api_key, asked.version, frame)
             if found is not None:
@@ -236,7 +246,9 @@ class Relay:
             passed = bytes(bounded_versions(asked.version, frame))
         while self._in_flight.popleft() is not asked:
             pass  # the broker has left these out
-        self._tap.response(self.number, asked.api_key, asked.version, correlation_id, frame)
+        self.broker.after.append(
+            partial(self._tap.response, self.number, asked.api_key, asked.version, correlation_id, memoryview(recorded))
+        )
         return passed
 
     def _asked(self, correlation_id: int) -> InFlight | None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 
-from ottla.traffic.comparing import Difference
+from ottla.traffic.comparing import FieldDifference
 
 #: Times that are kept for the percentiles, of the first responses of a run.
 TIMES_MAX = 1_000_000
@@ -42,7 +42,7 @@ class ReplayReport:
         if len(self._times_us) < TIMES_MAX:
             self._times_us.append(took_us)
 
-    def different(self, api: str, where: str, differences: list[Difference]) -> None:
+    def different(self, api: str, where: str, differences: list[FieldDifference]) -> None:
         """Count a response that differs; the first one of its API is said."""
         is_first = not self.outcomes.get(api, Counter())[Outcome.DIFFERENT]
         self.count(api, Outcome.DIFFERENT)

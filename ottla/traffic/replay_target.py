@@ -10,10 +10,10 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.server.address import Address
 from ottla.server.network.client import SOFTWARE_NAME
 from ottla.server.network.frames import ReceiveBuffer
-from ottla.traffic.entries import Entry
+from ottla.traffic.entries import Entry, EntryReader
 from ottla.traffic.relay import RelaySide
 from ottla.traffic.replay_report import ReplayReport
-from ottla.traffic.replaying import Replayer, Versions
+from ottla.traffic.replaying import Replayer, ServedVersions
 from ottla.traffic.upstream import connect_to_broker
 
 
@@ -28,7 +28,7 @@ async def replay_to(cluster: ClusterClient, entries: AsyncIterator[Entry], repor
     async with cluster.limit():
         await cluster.metadata([])
         served = await cluster.request(ApiVersionsRequest(SOFTWARE_NAME, __version__))
-    versions = Versions({row.api_key: (row.min_version, row.max_version) for row in served.api_keys})
+    versions = ServedVersions({row.api_key: (row.min_version, row.max_version) for row in served.api_keys})
     places = {node: Address(host, port) for node, (host, port) in cluster.brokers.items()}
     inbox = ReceiveBuffer()
 
@@ -37,3 +37,13 @@ async def replay_to(cluster: ClusterClient, entries: AsyncIterator[Entry], repor
         return await connect_to_broker(cluster.world, to, cluster.security, inbox)
 
     await Replayer(cluster.world, connect, versions, report, speed).run(entries)
+
+
+async def replay_file(cluster: ClusterClient, reader: EntryReader, report: ReplayReport, speed: float) -> None:
+    """Send the requests of a file to a cluster. Raises as `replay_to`."""
+
+    async def entries() -> AsyncIterator[Entry]:
+        for entry in reader:
+            yield entry
+
+    await replay_to(cluster, entries(), report, speed)

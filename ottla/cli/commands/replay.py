@@ -13,12 +13,11 @@ from ottla.cli.application import CONNECTION, ConnectionOptions, Output, connect
 from ottla.cli.commands.traffic import opened
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
-from ottla.client.cluster import ClusterClient
 from ottla.server.workers import Workers
 from ottla.traffic.entries import Entry, EntryReader
 from ottla.traffic.replay_report import COLUMNS as COUNTED
 from ottla.traffic.replay_report import ReplayReport
-from ottla.traffic.replay_target import replay_to
+from ottla.traffic.replay_target import replay_file, replay_to
 
 app = App("replay", "Send recorded traffic to a cluster again, and compare the responses.")
 
@@ -48,26 +47,15 @@ async def replay(
             source = os.fdopen(os.dup(sys.stdin.fileno()), "rb")
             with source:
                 reader = EntryReader(source.read, "standard input")
-                await _replay(cluster, reader, _as_they_come(cluster.world.workers.apart("reading"), reader), report, 0)
+                await replay_to(cluster, _as_they_come(cluster.world.workers.apart("reading"), reader), report, 0)
         else:
             with opened(file) as reader:
-                await _replay(cluster, reader, _of_file(reader), report, speed)
+                await replay_file(cluster, reader, report, speed)
+    if reader.torn_at is not None:
+        note(f"the recording ends within an entry, at byte {reader.torn_at}")
     print_rows(report.rows(), COLUMNS, output)
     note(report.summary())
     return FAILED if report.has_differences else OK
-
-
-async def _replay(
-    cluster: ClusterClient, reader: EntryReader, entries: AsyncIterator[Entry], report: ReplayReport, speed: float
-) -> None:
-    await replay_to(cluster, entries, report, speed)
-    if reader.torn_at is not None:
-        note(f"the recording ends within an entry, at byte {reader.torn_at}")
-
-
-async def _of_file(reader: EntryReader) -> AsyncIterator[Entry]:
-    for entry in reader:
-        yield entry
 
 
 async def _as_they_come(workers: Workers, reader: EntryReader) -> AsyncIterator[Entry]:

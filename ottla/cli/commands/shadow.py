@@ -71,7 +71,11 @@ async def shadow(
         await spool.close()
         with suppress(OSError):
             requests.close()
-        code = await real.world.workers.apart("shadow").run(process.wait, END_S_MAX)
+        try:
+            code = await real.world.workers.apart("shadow").run(process.wait, END_S_MAX)
+        except subprocess.TimeoutExpired:
+            note(f"the shadow is still behind after {END_S_MAX:g} s, and is ended without its table")
+            return FAILED
         return OK if code == 0 else FAILED
     finally:
         if process is not None and process.poll() is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import run
@@ -15,8 +15,11 @@ from ottla.cli.errors import OUTPUT, USAGE, CommandFailed
 from ottla.cli.output import escaped_json, note, print_json, printable
 from ottla.client.failures import did_you_mean
 from ottla.protocol.api import APIS
+from ottla.traffic.capture import is_capture, packets_of, segment_of
 from ottla.traffic.conversation import Conversation, TrafficFilter, errors_named
 from ottla.traffic.entries import EntryReader
+from ottla.traffic.masking import Masking
+from ottla.traffic.streams import entries_of
 
 app = App("traffic", "Print recorded traffic, message by message.")
 
@@ -37,7 +40,7 @@ def traffic(
         Literal["text", "json"], Parameter(name=("--output", "-o"), help="A line of text, or of JSON, for each.")
     ] = "text",
 ) -> None:
-    """Print the messages of FILE, a recording of `ottla record`: API, version and fields."""
+    """Print the messages of FILE, a recording of `ottla record` or a capture of packets (pcap, pcapng): API, version and fields."""
     wanted = TrafficFilter(
         None if api is None else frozenset(map(_api, api)),
         None if client is None else frozenset(client),
@@ -46,15 +49,27 @@ def traffic(
         errors_only=errors,
     )
     show = print_json if output == "json" else _print_line
-    with opened(file) as reader:
-        try:
-            for row in Conversation(reader.begun_ms, wanted).rows(reader):
-                show(row)
-        except BrokenPipeError:
-            OUTPUT.drop()
-        if reader.torn_at is not None:
-            note(f"{file} ends within an entry, at byte {reader.torn_at}")
+    try:
+        if _is_capture(file):
+            with _readable(file) as source:
+                segments = filter(None, map(segment_of, packets_of(source.read, file)))
+                entries = map(Masking().entry, entries_of(segments, note))
+                for row in Conversation(0, wanted).rows(entries):
+                    show(row)
+        else:
+            with opened(file) as reader:
+                for row in Conversation(reader.begun_ms, wanted).rows(reader):
+                    show(row)
+                if reader.torn_at is not None:
+                    note(f"{file} ends within an entry, at byte {reader.torn_at}")
+    except BrokenPipeError:
+        OUTPUT.drop()
     OUTPUT.flush()
+
+
+def _is_capture(path: str) -> bool:
+    with _readable(path) as file:
+        return is_capture(file.read(4))
 
 
 @contextmanager
@@ -65,12 +80,18 @@ def opened(path: str) -> Iterator[EntryReader]:
         CommandFailed: it cannot be read.
         TrafficFileError: it is none.
     """
+    with _readable(path) as file:
+        yield EntryReader(file.read, path)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[BinaryIO]:
     try:
         with open(path, "rb") as file:
-            yield EntryReader(file.read, path)
+            yield file
+    except BrokenPipeError:
+        raise
     except OSError as failure:
-        if isinstance(failure, BrokenPipeError):
-            raise
         raise CommandFailed(f"{path} cannot be read: {failure.strerror}", None, USAGE) from None
 
 

@@ -26,14 +26,14 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.schema import fields
-from ottla.traffic.comparing import LEGAL, Comparison, Difference, has_passing_error
+from ottla.traffic.comparing import LEGAL, Comparison, FieldDifference, has_passing_error
 from ottla.traffic.identities import MEMBER, PRODUCER, Identities, NamedPlace
 from ottla.traffic.messages import APIS, FrameMessage
 
 OURS, THEIRS = bytes(range(16)), bytes(range(16, 32))
 
 
-def compared(key: ApiKey, version: int, one: Any, other: Any, known: Identities | None = None) -> list[Difference]:
+def compared(key: ApiKey, version: int, one: Any, other: Any, known: Identities | None = None) -> list[FieldDifference]:
     identities = Identities() if known is None else known
     return Comparison(key, identities).compare(FrameMessage(one, version, 0), FrameMessage(other, version, 0))
 
@@ -54,7 +54,7 @@ def test_a_topic_that_only_one_has_is_named() -> None:
     found = compared(ApiKey.METADATA, 12, metadata(1, OURS, "a"), metadata(1, OURS, "a", "b"))
     assert [each.path for each in found] == ["topics['b']"]
     found = compared(ApiKey.METADATA, 12, metadata(1, OURS, "a"), metadata(1, OURS, "a", error=3))
-    assert found == [Difference("topics['a'].errorCode", "0", "3")]
+    assert found == [FieldDifference("topics['a'].errorCode", "0", "3")]
 
 
 def test_a_name_is_learned_once_and_is_a_difference_when_it_changes() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
-from ottla.traffic.entries import Entry, EntryKind, EntryReader, Opened, encode_entry, encode_header
+from ottla.testing.clients import Replayed
+from ottla.traffic import replaying
+from ottla.traffic.entries import (
+    Entry,
+    EntryKind,
+    EntryReader,
+    Opened,
+    TrafficFileError,
+    encode_entry,
+    encode_header,
+)
 from tests.cluster.shared import STEADY
 from tests.ottla.conftest import Cli, Finished, run_here
 from tests.ottla.traffic.test_record_command import recording
@@ -91,6 +102,35 @@ def test_a_recording_that_is_cut_off_is_replayed_up_to_there(recorded: Path, emp
     (tmp_path / "damaged").write_bytes(damaged)
     done = replayed(tmp_path / "damaged", empty.bootstrap, "--speed", "0")
     assert done.code != 0 and "is damaged at byte" in done.err
+
+
+def test_the_fixture_of_the_plugin_replays_a_file(
+    recorded: Path, tmp_path: Path, kafka_replay: Callable[..., Replayed]
+) -> None:
+    done = kafka_replay(recorded)
+    assert done.differences == (), done.differences
+    assert "100.0 % equal" in done.summary and len(done.rows) > 10
+    assert any("CreateTopics" in each for each in kafka_replay(recorded).differences)
+    (tmp_path / "f").write_text("none")
+    with pytest.raises(TrafficFileError, match="no recording"):
+        kafka_replay(tmp_path / "f")
+
+
+def test_an_error_that_does_not_pass_is_waited_for_once(
+    recorded: Path, empty: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its topic each Produce would wait again, and a shadow would never end."""
+    monkeypatch.setattr(replaying, "PASSING_S_MAX", 1.0)
+    with recorded.open("rb") as file:
+        reader = EntryReader(file.read, "f")
+        entries = list(reader)
+    kept = [each for each in entries if each.api_key in (0, 18) or each.kind is EntryKind.OPENED]
+    produces = [each for each in kept if each.api_key == 0]
+    (tmp_path / "f").write_bytes(encode_header(0) + b"".join(map(encode_entry, [*kept, *produces * 10])))
+    began = time.monotonic()
+    done = replayed(tmp_path / "f", empty.bootstrap, "--speed", "0", "-o", "json")
+    assert done.code == 1 and len(produces) >= 4
+    assert time.monotonic() - began < 10
 
 
 def test_requests_wait_for_their_time(recorded: Path, cli: Cli, tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def test_clients_go_on_without_a_second_cluster(cli: Cli) -> None:
         for topic in ("alone", "alone-too"):
             traffic(run.address, topic)
     assert run.code == 1
-    assert run.err.count("the shadow is dropped, clients go on: its process has ended") == 1
+    assert "cannot connect to 127.0.0.1:1" in run.err
+    # All of it fits into the pipe of a process that ends late.
+    assert run.err.count("the shadow is dropped, clients go on: its process has ended") <= 1
 
 
 async def test_a_shadow_that_is_too_far_behind_is_dropped_once(monkeypatch: pytest.MonkeyPatch) -> None:
