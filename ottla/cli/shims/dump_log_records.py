@@ -154,7 +154,13 @@ def _metadata(record: Record) -> Contents:
 
 
 def _remote_metadata(record: Record) -> Contents:
-    return Contents(None, f"Error at offset {record.offset}, skipping. Ottla has no tiered storage.")
+    from ottla.protocol.internal_topics.remote_log_records import decode_remote_log_record
+
+    try:
+        message = decode_remote_log_record(record.value or b"")
+        return Contents(None, json_text({"type": type(message).__name__, "version": 0, "data": to_json(message, 0)}))
+    except (ProtocolError, KafkaError) as wrong:
+        return Contents(None, f"Error at offset {record.offset}, skipping. {wrong}")
 
 
 #: The decoder that each option chooses. If several options are given, the first one here wins.
