@@ -20,7 +20,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tables.table_process import TableProcess
-from ottla.broker.tables.topic_table import NEVER_MS, TableLag, TopicTable
+from ottla.broker.tables.topic_table import COMMITTING, NEVER_MS, TableLag, TopicTable
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
@@ -98,6 +98,9 @@ class TableDriver:
     def on_resigned(self, partition: Partition) -> None:
         if partition.log is not None:
             partition.log.table_offset = None
+        table = self.tables.get(partition.topic)
+        if table is not None:
+            table.resigned(partition.index)
         if partition.topic in self._with_table:
             self._changed.set()
 
@@ -213,11 +216,12 @@ class TableDriver:
             report = TableReport(kind=NOT_ALLOWED, waits=str(error))
             table.offered(report, clock.wall_ms(), now_ms, interval_ms, commits_later=False)
             return
-        leads_first = any(each.partition.index == 0 for each in led)
+        first = next((each for each in led if each.partition.index == COMMITTING), None)
+        leads_first = first is not None
         job = self._job(table, values, max(topic.partitions) + 1)
         if maintains:
-            if leads_first and not table.kind:  # what it waits for would fail this, too, and be a second line
-                await self._maintain(table, job._replace(maintains=True))
+            if first is not None and not table.kind:  # what it waits for would fail this, too, and be a second line
+                await self._maintain(table, job._replace(maintains=True), first)
             return
         leads_all = len(led) == len(topic.partitions)
         is_commit = table.is_commit_next and leads_first
@@ -232,6 +236,8 @@ class TableDriver:
             position = positions.get(each.partition.index)
             if position is not None and each.still_holds:
                 each.log.table_offset = position
+        if job.commits and first is not None and not first.still_holds:
+            report = report._replace(kind="", waits="")  # perhaps of the commit, which is another broker's now
         table.offered(
             report,
             clock.wall_ms(),
@@ -248,13 +254,15 @@ class TableDriver:
     async def _report_of(self, job: TableJob) -> TableReport:
         return await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
 
-    async def _maintain(self, table: TopicTable, job: TableJob) -> None:
-        """Do a slice of maintenance. It is right whichever broker does it, so nothing has to hold afterwards."""
+    async def _maintain(self, table: TopicTable, job: TableJob, first: _Led) -> None:
+        """Do a slice of maintenance. It is right whichever broker does it; whether it fails is for its leader to say."""
         clock, again_ms = self._world.clock, table.maintenance.due_ms
         began_ms = clock.mono_ms()
         report = await self._report_of(job)
         now_ms = clock.mono_ms()
         table.maintenance.took(report, clock.wall_ms(), now_ms, again_ms - began_ms, now_ms - began_ms)
+        if not first.still_holds:
+            table.maintenance.forget_failure()
 
 
 def _is_done(table: TopicTable, led: _Led) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.broker.tables.table_driver import TableDriver
-from ottla.broker.tables.topic_table import TopicTable
+from ottla.broker.tables.topic_table import COMMITTING, TopicTable
 from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
 
 #: Name after ottla_table_, what it says, its value. Rows and commits are counted where they are committed.
@@ -41,6 +41,9 @@ def table_metrics(driver: TableDriver, now_ms: int) -> Iterator[Family]:
     for name, doc, value in COUNTS:
         samples = [Sample({"topic": table.topic}, value(table)) for table in tables]
         yield Family(f"ottla_table_{name}", COUNTER, doc, samples)
+    tables = [
+        table for table in tables if next(driver.led(table.topic), None) is not None
+    ]  # gauges are for those who lead now
     records, seconds = [], []
     for table in tables:
         lags = [
@@ -55,7 +58,8 @@ def table_metrics(driver: TableDriver, now_ms: int) -> Iterator[Family]:
     yield Family("ottla_table_lag_seconds", GAUGE, "For how long there have been such records", seconds)
     waits = [Sample({"topic": table.topic}, bool(table.kind)) for table in tables]
     yield Family("ottla_table_waits", GAUGE, "1 if the table waits: /tables of the admin listener says why", waits)
-    failing = [Sample({"topic": table.topic}, bool(table.maintenance.failed)) for table in tables]
+    committed_here = [table for table in tables if any(each.index == COMMITTING for each in driver.led(table.topic))]
+    failing = [Sample({"topic": table.topic}, bool(table.maintenance.failed)) for table in committed_here]
     yield Family(
         "ottla_table_maintenance_failing", GAUGE, "1 if the last attempt to maintain the table failed", failing
     )

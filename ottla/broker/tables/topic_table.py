@@ -18,6 +18,8 @@ BACKOFF_MS, BACKOFF_MS_MAX = 1_000, 60_000
 CONFLICT, CONFLICTS_MAX = "conflict", 5
 #: Where the commit of what several brokers offer at one time waits for theirs.
 COMMIT_DELAY_MS_MAX = 3_000
+#: The partition whose leader commits and maintains the table.
+COMMITTING = 0
 #: A time that does not come.
 NEVER_MS = 1 << 62
 #: Points of a partition's past by which its lag in seconds is found. The oldest go if there are more.
@@ -72,6 +74,11 @@ class TableMaintenance:
         self._kind = ""
         self._failed = 0
 
+    def forget_failure(self) -> None:
+        """Another broker maintains the table from now on: why it has failed here says nothing any more."""
+        self._kind = self.failed = ""
+        self._failed = 0
+
     def took(self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, took_ms: int) -> None:
         """Take over the report of a slice, and set when the next one is due. A reason to fail is one line, until another one follows."""
         self.merged += report.merged
@@ -122,6 +129,15 @@ class TopicTable:
         """This broker leads these partitions, and no others."""
         self.lags = {index: self.lags.get(index) or TableLag() for index in partitions}
 
+    def resigned(self, partition: int) -> None:
+        """This broker leads a partition no more. What only its leader knows is forgotten at once, and not after the next job."""
+        self.lags.pop(partition, None)
+        if partition == COMMITTING:
+            self.is_commit_next = False
+            self.maintenance.forget_failure()
+        if partition == COMMITTING or not self.lags:
+            self._forget_why()  # the next job says it again if it is so
+
     def offered(
         self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, *, commits_later: bool, took_ms: int = 0
     ) -> None:
@@ -168,6 +184,9 @@ class TopicTable:
     def _go_on(self) -> None:
         if self.kind:
             self._story.info("The table of topic %s goes on", self.topic)
+        self._forget_why()
+
+    def _forget_why(self) -> None:
         self.kind = self.waits = ""
         self.waits_since_ms = -1
 

@@ -10,8 +10,10 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.tables.table_driver import TableDriver
+from ottla.broker.tables.table_report import table_metrics
 from ottla.broker.tables.topic_table import TopicTable
 from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.metrics import GAUGE
 from ottla.server.table_work import TableJob, TableReport
 
 TOPIC, ID = "orders", b"0123456789abcdef"
@@ -56,7 +58,7 @@ class DriverHarness:
             table_offset=None, high_watermark=7 - 2 * index, last_stable_offset=7 - 2 * index, log_start_offset=0,
             directory=f"/data/orders-{index}", epochs=SimpleNamespace(entries=[(3, 0)]),
         )  # fmt: skip
-        return SimpleNamespace(index=index, topic_id=ID, leader_epoch=3, leader_log=log, log=log)
+        return SimpleNamespace(topic=TOPIC, index=index, topic_id=ID, leader_epoch=3, leader_log=log, log=log)
 
     async def make(self, factory: Callable[..., object], *args: object) -> None:
         pass
@@ -179,3 +181,40 @@ async def test_a_commit_goes_between_two_slices_of_maintenance() -> None:
     await harness.work()
     table.maintenance.due_ms = 999
     assert min(driver._turns()).maintains, "nor do commits that have more to do keep it waiting"
+
+
+def gauges(harness: DriverHarness) -> dict[str, float]:
+    """The gauges of the only table, by their names; those that have no sample are left out."""
+    harness.driver.tables[TOPIC] = harness.table
+    families = [family for family in table_metrics(harness.driver, 1_000) if family.kind == GAUGE]
+    return {family.name: family.samples[0].value for family in families if family.samples}
+
+
+def resign(harness: DriverHarness, index: int) -> None:
+    harness.driver.tables[TOPIC] = harness.table
+    harness.partitions[index].leader_log = None
+    harness.driver.on_resigned(cast(Any, harness.partitions[index]))
+
+
+async def test_a_leader_of_the_first_partition_that_resigns_says_no_more_what_has_failed_there() -> None:
+    harness = DriverHarness()
+    await harness.work()
+    harness.report = TableReport(kind="store", waits="no answer")
+    await harness.work(maintains=True)
+    assert gauges(harness)["ottla_table_maintenance_failing"] == 1
+    resign(harness, 0)
+    assert gauges(harness).keys() == {"ottla_table_lag_records", "ottla_table_lag_seconds", "ottla_table_waits"}
+    assert not harness.table.maintenance.failed
+    resign(harness, 1)
+    assert not gauges(harness), "nor of a table of which it leads nothing, before the next job has ended"
+
+
+@pytest.mark.parametrize("maintains", [False, True])
+async def test_what_has_failed_for_the_leader_of_the_first_partition_is_not_said_by_one_that_has_resigned_meanwhile(
+    maintains: bool,
+) -> None:
+    harness = DriverHarness()
+    harness.report = TableReport(kind="catalog", waits="no answer")
+    harness.during = lambda: resign(harness, 0)
+    await harness.work(maintains=maintains)
+    assert not harness.table.maintenance.failed and not harness.table.waits
