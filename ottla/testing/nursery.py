@@ -26,6 +26,8 @@ from ottla.testing.inside.faults import NodeFaults
 #: Variables that differ from test to test, and mean nothing to a node.
 PASSING = frozenset({"PYTEST_CURRENT_TEST"})
 ANSWER_SECONDS_MAX = 30.0
+#: Its socket is closed before its exit code is there.
+END_SECONDS_MAX = 5.0
 
 
 class ForkedNode:
@@ -139,7 +141,8 @@ class Nursery:
         """Start `ottla start` with these arguments and faults, in this directory.
 
         Raises:
-            RuntimeError: the nursery has ended; what it said is above.
+            RuntimeError: the nursery has ended, and how; what it said itself is above.
+            OSError: it cannot fork.
         """
         ready_fd, ready_write = os.pipe()
         alive_read, alive_fd = os.pipe()
@@ -159,9 +162,25 @@ class Nursery:
             theirs.close()
             for fd in (ready_write, alive_read, exit_write):
                 os.close(fd)
-        if len(answered) < 4:
-            raise RuntimeError("the process that forks nodes has ended")
-        return ForkedNode(int.from_bytes(answered, "big"), exit_fd, ready_fd, alive_fd, control)
+        pid = int.from_bytes(answered, "big", signed=True)
+        if len(answered) == 4 and pid > 0:
+            return ForkedNode(pid, exit_fd, ready_fd, alive_fd, control)
+        control.close()
+        for fd in (ready_fd, alive_fd, exit_fd):
+            os.close(fd)
+        if len(answered) == 4:
+            raise OSError(-pid, f"the process that forks nodes cannot: {os.strerror(-pid)}")
+        raise RuntimeError(f"the process that forks nodes has ended: {self._how_it_ended()}")
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(END_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            return f"process {self._process.pid} lives, and does not answer"
+        if code >= 0:
+            return f"exit code {code}"
+        cause = ", by the kernel for want of memory or by another process" if code == -signal.SIGKILL else ""
+        return f"{signal.Signals(-code).name}{cause}"
 
     def close(self) -> None:
         if self._owner == os.getpid():

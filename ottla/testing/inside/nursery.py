@@ -1,8 +1,8 @@
 """Forks nodes: `python -m ottla.testing.inside.nursery FD`, started by `ottla.testing.nursery`. The imports of a server are made once.
 
 A request comes with five descriptors: the node's output, its two pipes (ottla/processes/children.py), its control socket, and a pipe to which this
-process writes the node's exit code. The response is the node's process id. When the socket is closed the nursery ends; its nodes end by
-their own pipes.
+process writes the node's exit code. The response is the node's process id, or the negative error number of a fork that has failed. When the
+socket is closed the nursery ends; its nodes end by their own pipes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,13 @@ def main(fd: int) -> None:
     gc.collect()
     gc.freeze()  # no collection of a node writes to the pages that all share
     exits: dict[int, int] = {}
+    poll = (
+        select.poll()
+    )  # the socket's number is that of a test's process, which may have thousands: select ends at 1,024
+    for each in (parent.fileno(), woken):
+        poll.register(each, select.POLLIN)
     while True:
-        ready, _, _ = select.select([parent.fileno(), woken], [], [])
+        ready = [each for each, _ in poll.poll()]
         if woken in ready:
             os.read(woken, 4096)
             _bury(exits)
@@ -59,7 +64,13 @@ def main(fd: int) -> None:
             if not head:
                 return
             birth = Birth(*json.loads(_exactly(parent, int.from_bytes(head, "big"))))
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as fault:  # no memory, or too many processes: the next node may have a place again
+                for each in descriptors:
+                    os.close(each)
+                parent.sendall((-(fault.errno or 0)).to_bytes(4, "big", signed=True))
+                continue
             if pid == 0:
                 for each in (parent.fileno(), woken, wake, *exits.values(), descriptors[-1]):
                     os.close(each)
@@ -67,7 +78,7 @@ def main(fd: int) -> None:
             for each in descriptors[:-1]:
                 os.close(each)
             exits[pid] = descriptors[-1]
-            parent.sendall(pid.to_bytes(4, "big"))
+            parent.sendall(pid.to_bytes(4, "big", signed=True))
 
 
 def _exactly(stream: socket.socket, size: int) -> bytes:

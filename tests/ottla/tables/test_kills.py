@@ -44,9 +44,10 @@ from tools import versitygw
 #: `make chaos` has 200.
 KILLS = 200 if LONG else 20
 BUCKET = "lake"
-#: It has imported the libraries, and forks a writer for each line that it reads.
+#: It has imported the libraries, and forks a writer for each line that it reads. It waits for none, so that the number of one that has ended
+#: by itself is no other process's before it is killed.
 WRITERS = """
-import json, os, signal, sys, uuid
+import json, os, sys, uuid
 import ottla.tables.delta, ottla.tables.iceberg
 from ottla.client.failures import Failure
 from ottla.tables.exporting import export
@@ -54,7 +55,6 @@ from ottla.tables.store import StoreFailure
 from ottla.server.table_work import TableSettings
 from ottla.tables.table import CommitConflict, CommitUnknown
 
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 settings = TableSettings(sys.argv[3], sys.argv[2], "files", "bytes", "bytes", json.loads(sys.argv[4]))
 for _ in sys.stdin:
     pid = os.fork()

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -141,6 +142,54 @@ def test_a_killed_nursery_ends_its_nodes_and_the_next_cluster_has_another(monkey
         eventually(lambda: has_ended(process), "its end")
     with Cluster(1) as cluster:
         cluster.topic("again", seed=["x"])
+
+
+def spawned(nursery: Nursery, directory: Path) -> ForkedNode:
+    """Start what is no node: it ends at once, with the usage of `ottla start`."""
+    with (directory / "output").open("wb") as output:
+        return nursery.spawn(["start", "--no-such-option"], output, str(directory), NodeFaults())
+
+
+def test_a_nursery_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
+    nursery = Nursery()
+    nursery._process.kill()
+    with pytest.raises(RuntimeError, match="has ended: SIGKILL"):
+        spawned(nursery, tmp_path)
+    nursery.close()
+
+
+def test_a_test_that_holds_thousands_of_sockets_may_begin_a_nursery(tmp_path: Path) -> None:
+    """Its socket has the same number in the nursery, which ended: `select` takes none from 1,024 on."""
+    held = [os.dup(0) for _ in range(1_100)]
+    try:
+        nursery = Nursery()
+        assert nursery._socket.fileno() >= 1_024
+        assert spawned(nursery, tmp_path).wait(30) != 0
+    finally:
+        for each in held:
+            os.close(each)
+    nursery.close()
+
+
+def test_a_fork_that_fails_is_one_nodes_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that forks goes on: there may be room again."""
+    code = (
+        "import errno, os, sys\nfrom ottla.testing.inside import nursery\nreal = os.fork\n"
+        "def full():\n    os.fork = real\n    raise OSError(errno.EAGAIN, 'full')\n"
+        "os.fork = full\nnursery.main(int(sys.argv[1]))"
+    )
+    begin = subprocess.Popen
+
+    def with_a_full_machine(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        return begin([command[0], "-P", "-c", code, command[-1]], **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.testing.nursery.subprocess.Popen", with_a_full_machine)
+        nursery = Nursery()
+    with pytest.raises(OSError, match="cannot: Resource temporarily unavailable"):
+        spawned(nursery, tmp_path)
+    assert spawned(nursery, tmp_path).wait(30) != 0
+    nursery.close()
 
 
 def test_no_node_and_no_nursery_outlives_a_killed_parent(tmp_path: Path) -> None:
