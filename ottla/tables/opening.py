@@ -6,6 +6,7 @@ The libraries of a format are imported only where a table of it is opened: pyice
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -64,6 +65,28 @@ class OpenTables(NamedTuple):
 
     def maintenance(self, policy: MaintenancePolicy) -> Maintenance:
         return Maintenance(self.store, self.log, self.tables, policy)
+
+
+#: The modules by what a topic's settings name. They import the libraries of that format, catalog or form.
+MODULES: dict[str, tuple[str, ...]] = {
+    PARQUET: ("ottla.tables.parquet",),
+    DELTA: ("ottla.tables.delta",),
+    ICEBERG: ("ottla.tables.iceberg", "ottla.tables.file_catalog"),
+    JSON: ("ottla.tables.shapes",),
+    BY_REGISTRY: ("ottla.tables.shapes",),
+    "http": ("pyiceberg.catalog.rest",),
+    "https": ("pyiceberg.catalog.rest",),
+}
+
+
+def import_libraries(settings: TableSettings) -> None:
+    """Import what `open_tables` of these settings will. A catalog that is no address of HTTP or `files` is a database."""
+    scheme = settings.catalog.partition(":")[0] if settings.format == ICEBERG else FILES
+    for name in (settings.format, settings.key, settings.value, scheme):
+        for module in MODULES.get(name, ("pyiceberg.catalog.sql",) if name == scheme != FILES else ()):
+            import_module(module)
+    if "://" in settings.location and not settings.location.startswith("file:"):
+        import_module("ottla.tables.object_store")
 
 
 def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:

@@ -19,7 +19,7 @@ from ottla.tables.decisions import TableDecision
 from ottla.tables.layout import SchemaMoved
 from ottla.tables.maintenance import IN_STEPS, Maintained
 from ottla.tables.offers import TablePosition
-from ottla.tables.opening import OpenTables, open_tables
+from ottla.tables.opening import OpenTables, import_libraries, open_tables
 from ottla.tables.segment_source import SegmentsGone, SegmentSource
 from ottla.tables.store import StoreFailure, StoreRefused
 from ottla.tables.table import NAMESPACE, CommitConflict, CommitUnknown, Owner, TableRefused
@@ -83,6 +83,10 @@ class TableWorker:
     def __init__(self, slice_s: float = SLICE_S) -> None:
         self._slice_s = slice_s
         self._topics: dict[str, _Topic] = {}
+
+    def prepare(self, settings: TableSettings) -> None:
+        """Import what jobs of these settings need. No store and no catalog is asked."""
+        import_libraries(settings)
 
     def work(self, job: TableJob) -> TableReport:
         """Do a slice of a job. It raises nothing: what has failed is the report's reason to wait."""

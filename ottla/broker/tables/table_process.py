@@ -1,18 +1,21 @@
 """The process that works on tables, with a deadline for each call: one that hangs is killed, and the next call starts another.
 
-What it has open can be made again from the store, so nothing is lost by that.
+What it has open can be made again from the store, so nothing is lost by that. But its libraries are imported again, two seconds of processor at
+low priority: on a busy machine that alone was longer than a short deadline, at each attempt, and the table never went on. So imports
+have a deadline of their own, and a topic that had no answer has twice the time at its next attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from ottla.server.extras import lacking
 from ottla.server.installation import install
-from ottla.server.table_work import TableJob, TableReport
+from ottla.server.table_work import TableJob, TableReport, TableSettings
 from ottla.server.worker_process import WorkerEnded, WorkerProcess, WorkFailed
 
 log = logging.getLogger(__name__)
@@ -20,6 +23,10 @@ log = logging.getLogger(__name__)
 EXTRA = "tables"
 #: Kinds of reasons to wait (`TableReport.kind`), besides those of the process itself.
 LACKING, NO_ANSWER, ENDED = "extra", "no answer", "process"
+#: For the start of the process with the libraries of one format.
+START_MS_MAX = 600_000
+#: A topic has up to eight times the configured time.
+DOUBLINGS_MAX = 3
 
 
 class TableProcess:
@@ -29,19 +36,29 @@ class TableProcess:
         self._process = process
         self._factory = factory
         self._is_made = False
+        #: The jobs by whose settings the process has imported its libraries.
+        self._prepared: set[tuple[str, ...]] = set()
+        #: How often a topic had no answer since it had one, by the topic's id.
+        self._unanswered: Counter[str] = Counter()
 
     async def work(self, job: TableJob, timeout_ms: int) -> TableReport:
         """Do a job. It raises nothing: what has failed is the report's reason to wait."""
         if (package := lacking(EXTRA)) is not None:
             return TableReport(kind=LACKING, waits=f"{package} is not installed here: {install(EXTRA)}")
+        deadline_ms = START_MS_MAX
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout(deadline_ms / 1000):
+                await self._prepare(job.settings)
+            deadline_ms = timeout_ms << min(self._unanswered[job.topic_id], DOUBLINGS_MAX)
+            async with asyncio.timeout(deadline_ms / 1000):
                 report: TableReport = await self._call("work", job)
-                return report
+            del self._unanswered[job.topic_id]
+            return report
         except TimeoutError:
             await self.close()
+            self._unanswered[job.topic_id] += 1
             return TableReport(
-                kind=NO_ANSWER, waits=f"no answer of store or catalog in {timeout_ms} ms: the process was ended"
+                kind=NO_ANSWER, waits=f"no answer of store or catalog in {deadline_ms} ms: the process was ended"
             )
         except (WorkerEnded, WorkFailed, OSError, ImportError) as fault:
             await self.close()
@@ -49,6 +66,8 @@ class TableProcess:
 
     async def forget(self, topic_ids: list[str]) -> None:
         """Close what is open of these topics."""
+        for topic_id in topic_ids:
+            del self._unanswered[topic_id]
         if self._is_made:
             try:
                 await self._call("forget", topic_ids)
@@ -57,7 +76,14 @@ class TableProcess:
 
     async def close(self) -> None:
         self._is_made = False
+        self._prepared.clear()
         await self._process.close()
+
+    async def _prepare(self, settings: TableSettings) -> None:
+        wanted = (settings.format, settings.catalog, settings.key, settings.value)
+        if wanted not in self._prepared:
+            await self._call("prepare", settings)
+            self._prepared.add(wanted)
 
     async def _call(self, method: str, argument: object) -> Any:
         if not self._is_made:

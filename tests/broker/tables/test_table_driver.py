@@ -63,7 +63,9 @@ class DriverHarness:
     async def make(self, factory: Callable[..., object], *args: object) -> None:
         pass
 
-    async def call(self, method: str, job: TableJob) -> TableReport:
+    async def call(self, method: str, job: TableJob) -> TableReport | None:
+        if method == "prepare":
+            return None
         self.jobs.append(job)
         self.during()
         return self.report

@@ -21,12 +21,17 @@ class FakeProcess:
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
-        self.made = self.closed = 0
+        self.made = self.closed = self.prepared = 0
+        self.start_seconds = 0.0
 
     async def make(self, factory: Callable[..., object], *args: object) -> None:
         self.made += 1
 
     async def call(self, method: str, *args: object) -> Any:
+        if method == "prepare":
+            self.prepared += 1
+            await asyncio.sleep(self.start_seconds)
+            return None
         answer = self.answers.pop(0)
         if answer is None:
             await asyncio.get_running_loop().create_future()
@@ -46,6 +51,25 @@ async def test_one_that_hangs_is_ended_and_the_next_job_has_another() -> None:
     assert (process.made, process.closed) == (1, 1)
     assert (await tables.work(JOB, 20_000)).rows == 7
     assert process.made == 2
+
+
+async def test_the_libraries_of_a_new_process_are_imported_before_the_time_of_the_answer_begins() -> None:
+    process = FakeProcess(TableReport(rows=7), TableReport(rows=8))
+    process.start_seconds = 0.1
+    tables = TableProcess(process, object)
+    assert [(await tables.work(JOB, 50)).rows for _ in range(2)] == [7, 8]
+    assert (process.made, process.prepared, process.closed) == (1, 1, 0)
+
+
+async def test_a_topic_that_had_no_answer_has_twice_the_time_at_its_next_attempt() -> None:
+    """Until one has come. Another topic has the time that is configured."""
+    other = JOB._replace(topic_id="other")
+    process = FakeProcess(*[None] * 6, TableReport(rows=7), None)
+    tables = TableProcess(process, object)
+    waits = [(await tables.work(job, 2)).waits for job in (JOB, JOB, JOB, JOB, JOB, other, JOB, JOB)]
+    times = [text.partition(" ms")[0].rpartition(" ")[2] for text in waits]
+    assert times == ["2", "4", "8", "16", "16", "2", "", "2"]
+    assert (process.made, process.prepared) == (7, 7)
 
 
 async def test_one_that_was_killed_is_started_again() -> None:

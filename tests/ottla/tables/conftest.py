@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,9 +38,44 @@ class LosingAnswers:
         return [b""]
 
 
+class Moods:
+    """WSGI: a server that is told to hang, or to refuse who asks. A request that has hung takes effect late."""
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self._application = application
+        self._answers = threading.Event()
+        self._answers.set()
+        self._refuses = False
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        self._answers.clear()
+        try:
+            yield
+        finally:
+            self._answers.set()
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        self._refuses = True
+        try:
+            yield
+        finally:
+            self._refuses = False
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        self._answers.wait()
+        if self._refuses:
+            body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+            start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+            return [body]
+        return self._application(environ, start_response)
+
+
 class S3Server(NamedTuple):
     options: dict[str, str]
     losing: LosingAnswers
+    moods: Moods
 
 
 @pytest.fixture(scope="package")
@@ -50,7 +86,8 @@ def s3_server() -> Iterator[S3Server]:
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each request
     losing = LosingAnswers(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, losing, threaded=True)
+    moods = Moods(losing)
+    server = make_server("127.0.0.1", 0, moods, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{server.server_port}"
@@ -58,7 +95,7 @@ def s3_server() -> Iterator[S3Server]:
         "s3", endpoint_url=address, aws_access_key_id="ak", aws_secret_access_key="sk", region_name="us-east-1"
     )
     client.create_bucket(Bucket=BUCKET)
-    yield S3Server({**S3_KEYS, "endpoint": address}, losing)
+    yield S3Server({**S3_KEYS, "endpoint": address}, losing, moods)
     server.shutdown()
     thread.join()
     server.server_close()

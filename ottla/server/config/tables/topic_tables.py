@@ -91,6 +91,7 @@ TABLE_BROKER_CONFIGS = table(
         "How often, about, the leader of partition 0 merges small files of the topic's table, ends old versions and deletes what nothing "
         "names; 0 for never.", at_least(0)),
     ConfigKey(CALL_TIMEOUT, LONG, 60_000, MEDIUM,
-        "After this time the process that works on tables is ended if it does not answer, and started again.", at_least(1)),
+        "After this time the process that works on tables is ended if it does not answer, and started again. A topic that had no answer has "
+        "twice the time at its next attempt, up to eight times.", at_least(1)),
 )
 # fmt: on
