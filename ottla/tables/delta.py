@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -34,6 +35,15 @@ EXPIRY = "delta.setTransactionRetentionDuration"
 PROPERTIES = {"delta.checkpointInterval": "20"}
 
 
+class _Loaded(NamedTuple):
+    """A table as it was loaded. What is loaded later moves the table on, and then this version is an old one."""
+
+    table: DeltaTable
+    version: int
+    #: The bytes of the log's entry of this version. A table that was dropped and made again has others.
+    entry: bytes
+
+
 class DeltaFiles:
     """One table, whose files lie below a folder of the store, the root by default: Delta's log has paths below the table alone."""
 
@@ -55,10 +65,18 @@ class DeltaFiles:
         self._options = options
         self._schema = schema if self._column is None else schema.append(self._column)
         self._owner = owner
+        self._loaded: _Loaded | None = None
 
     def load(self) -> TableState | None:
+        """Return the state of the table. To open one costs several times what a commit costs, so that what was opened is moved on."""
+        known, self._loaded = self._loaded, None
         try:
-            table = DeltaTable(self._location, storage_options=self._options)
+            if known is not None and self._entry(known.version) == known.entry:
+                table = known.table
+                table.update_incremental()  # it finds nothing in a folder that is empty, and says so of no table
+            else:
+                table = DeltaTable(self._location, storage_options=self._options)
+            loaded = _Loaded(table, table.version(), self._entry(table.version()) or b"")
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as fault:
@@ -69,7 +87,8 @@ class DeltaFiles:
         if EXPIRY in configuration:
             raise TableRefused(f"{self._location}: remove {EXPIRY}, or rows may be added twice")
         sequence = table.transaction_version(self._application)
-        return TableState(table, 0 if sequence is None else sequence)
+        self._loaded = loaded
+        return TableState(loaded, 0 if sequence is None else sequence)
 
     def create(self, sequence: int) -> None:
         first = CommitProperties(app_transactions=[Transaction(self._application, sequence)], max_commit_retries=0)
@@ -90,7 +109,7 @@ class DeltaFiles:
             raise CommitUnknown(f"{self._location}: {fault}") from fault
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
-        table: DeltaTable = state.version
+        table = self._table(state)
         self._widen(table, commit.schema)
         with self._answering():
             table.create_write_transaction(
@@ -102,7 +121,7 @@ class DeltaFiles:
             )
 
     def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
-        table: DeltaTable = state.version
+        table = self._table(state)
         actions = table.get_add_actions()
         sizes, paths = (actions.column(name).to_pylist() for name in ("size_bytes", "path"))
         parts = [None] * len(paths) if self._column is None else actions.column("partition").to_pylist()
@@ -125,7 +144,7 @@ class DeltaFiles:
 
     def touch(self, state: TableState) -> None:
         """Change a property: an optimize goes behind commits of any other kind, whatever retries it is given."""
-        table: DeltaTable = state.version
+        table = self._table(state)
         with self._answering():
             table.alter.set_table_properties(
                 {SWEPT: str(table.version() + 1)},
@@ -148,14 +167,14 @@ class DeltaFiles:
         return (names - own) | (own & found)
 
     def size(self, state: TableState) -> tuple[int, int]:
-        rows = state.version.get_add_actions().column("num_records").to_pylist()
+        rows = self._table(state).get_add_actions().column("num_records").to_pylist()
         return sum(rows), len(rows)
 
     def drop(self) -> None:
         """Its files are all there is of it."""
 
     def _vacuum(self, state: TableState, policy: MaintenancePolicy, *, dry_run: bool, full: bool) -> list[str]:
-        table: DeltaTable = state.version
+        table = self._table(state)
         hours = None if policy.age_ms else 0  # the table's own setting, or 168
         with self._answering():
             found: list[str] = table.vacuum(hours, dry_run, enforce_retention_duration=False, full=full)
@@ -164,6 +183,16 @@ class DeltaFiles:
     def _properties(self, sequence: int, metadata: dict[str, str]) -> CommitProperties:
         entry = Transaction(self._application, sequence)
         return CommitProperties(custom_metadata=metadata, app_transactions=[entry], max_commit_retries=0)
+
+    def _table(self, state: TableState) -> DeltaTable:
+        """Return the table of a state. Raises CommitConflict if it was loaded again since, or this process has changed it."""
+        loaded: _Loaded = state.version
+        if loaded.table.version() != loaded.version:
+            raise CommitConflict(f"{self._location}: version {loaded.version} is not what is loaded now")
+        return loaded.table
+
+    def _entry(self, version: int) -> bytes | None:
+        return self._store.get(f"{self._folder}/_delta_log/{version:020}.json".lstrip("/"))
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

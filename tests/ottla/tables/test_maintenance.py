@@ -52,7 +52,7 @@ def rows(topic: TopicTables, which: int = 0) -> list[tuple[tuple[int, int], Any]
         case "iceberg":
             return found(state.version.scan().to_arrow().to_pylist())
         case "delta":
-            return found(state.version.to_pyarrow_table().to_pylist())
+            return found(state.version.table.to_pyarrow_table().to_pylist())
     folder = Path(topic.opened.store.url.removeprefix("file://")) / ("rejected_rows" if which else "rows")
     return found(row for file in folder.glob("*.parquet") for row in pq.ParquetFile(file).read().to_pylist())
 
