@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.rows import Figures, Row, Samples
+from benchmarks.steady.table import number
 
 #: In a run with more of it than this the hypervisor decides about the figures.
 STOLEN_PERCENT_MAX = 10
@@ -100,13 +101,8 @@ def _turns(by_server: dict[str, list[Figures]]) -> str:
 
 
 def _figure(figures: Figures | None, row: Row) -> str:
-    return "" if figures is None else f"{_number(figures[row.figure])} {row.unit}"
+    return "" if figures is None else f"{number(figures[row.figure])} {row.unit}"
 
 
 def _cpu(figures: Figures | None, row: Row) -> str:
-    return "" if figures is None or row.cpu_per is None else f"{_number(figures['cpu'])} {UNITS[row.cpu_per]}"
-
-
-def _number(value: float) -> str:
-    """Three digits say what one more turn would say again."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return "" if figures is None or row.cpu_per is None else f"{number(figures['cpu'])} {UNITS[row.cpu_per]}"

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from benchmarks.steady.table import number
 from benchmarks.topic_tables import commits, freshness, node, translate
-from benchmarks.topic_tables.page import Figure, number, table
+from benchmarks.topic_tables.page import Figure, table
 from benchmarks.usage import MachineTime, machine
 from tools import duck
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from benchmarks.steady.table import number
+
 
 class Figure(NamedTuple):
     """One figure with its goal, if it has one."""
@@ -33,13 +35,6 @@ class Figure(NamedTuple):
 def table(figures: list[Figure]) -> list[str]:
     lines = [_line(("what", "figure", "goal", "beside it")), _line(["---"] * 4)]
     return lines + [_line((each.what, f"{number(each.value)} {each.unit}", each.goal, each.note)) for each in figures]
-
-
-def number(value: float) -> str:
-    """Three digits say what one more run would say again."""
-    return (
-        f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
-    )
 
 
 def _line(cells: tuple[str, ...] | list[str]) -> str:
