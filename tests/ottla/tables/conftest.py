@@ -39,7 +39,7 @@ class LosingAnswers:
 
 
 class Moods:
-    """WSGI: a server that is told to hang, or to refuse who asks. A request that has hung takes effect late."""
+    """WSGI: a server that hangs, or refuses all requests, while a test wants it. A request that has hung takes effect late."""
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self._application = application
