@@ -38,6 +38,10 @@ Form = Annotated[
     Literal["bytes", "string", "json", "registry"],
     Parameter(help="How it becomes columns: as it is, as text, or by a schema."),
 ]
+Partition = Annotated[
+    Literal["none", "day", "hour"],
+    Parameter(name="--partition", help="Of what times a file's records are; a table that is there stays what it is."),
+]
 Registry = Annotated[
     str,
     Parameter(
@@ -77,6 +81,7 @@ def export(
     key: Form = "bytes",
     value: Form = "bytes",
     catalog: Catalog = "files",
+    partition: Partition = "none",
     registry: Registry = "",
     registry_config: RegistryConfig = None,
     json_schema: JsonSchema | None = None,
@@ -93,7 +98,9 @@ def export(
     with table_failures():
         schema = Path(json_schema).read_text() if json_schema else ""
         by_schema = (registry, registry_config, schema)
-        settings = TableSettings(format, to, catalog, key, value, store_options(option), *by_schema)
+        settings = TableSettings(
+            format, to, catalog, key, value, store_options(option), *by_schema, partition=partition
+        )
         done = run_export(log_dir, topic, settings, lambda: uuid4().hex)
     rejected = f", {done.rejected} rejected" if done.rejected else ""
     note(f"{done.rows} rows{rejected} to {done.url}")

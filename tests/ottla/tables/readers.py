@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.server.config.tables.topic_tables import BYTES, DELTA, FILES, ICEBERG, JSON, PARQUET
+from ottla.server.config.tables.topic_tables import BYTES, DAY, DELTA, FILES, ICEBERG, JSON, PARQUET, UNPARTITIONED
 from ottla.server.table_work import TableSettings
 from ottla.tables.maintenance import MaintenancePolicy
 from tests.ottla.tables.topics import TopicTables
@@ -25,8 +25,8 @@ SCHEMA = json.dumps({"properties": {
     "id": {"type": "integer"}, "name": {"type": "string"}, "price": {"type": "number"},
     "tags": {"type": "array", "items": {"type": "string"}}, "address": {"properties": {"city": {"type": "string"}}},
 }})  # fmt: skip
-#: The name of a form, and what its table is made by.
-FORMS = {"bytes": (BYTES, ""), "typed": (JSON, SCHEMA)}
+#: The name of a form, and what its table is made by: values, their schema, and the partitioning.
+FORMS = {"bytes": (BYTES, "", UNPARTITIONED), "typed": (JSON, SCHEMA, UNPARTITIONED), "daily": (BYTES, "", DAY)}
 #: Those of DuckDB that a format needs.
 EXTENSIONS: dict[str, tuple[str, ...]] = {ICEBERG: ("avro", "iceberg"), DELTA: ("delta",), PARQUET: ()}
 Row = tuple[Any, ...]
@@ -49,8 +49,9 @@ class WrittenTable(NamedTuple):
 
 def written(folder: Path, format_: str, form: str, commits: int = 2, *, maintained: bool = False) -> WrittenTable:
     """Write a table in several commits, of which maintenance has merged the first ones if it is `maintained`."""
-    value, schema = FORMS[form]
-    topic = TopicTables(TableSettings(format_, str(folder), FILES, BYTES, value, {}, json_schema=schema), PARTITIONS)
+    value, schema, partition = FORMS[form]
+    settings = TableSettings(format_, str(folder), FILES, BYTES, value, {}, json_schema=schema, partition=partition)
+    topic = TopicTables(settings, PARTITIONS)
     number = 0
     for commit in range(commits):
         topic.write(json.dumps(order(each)).encode() for each in range(number, number + 50))
@@ -61,7 +62,7 @@ def written(folder: Path, format_: str, form: str, commits: int = 2, *, maintain
             done = topic.opened.maintenance(MaintenancePolicy(age_ms=0, small_files_max=1)).run(1 << 50)
             assert done.merged or format_ == PARQUET, done
     rows = [
-        (*place, place[1], b"k", *(fields(json.loads(value)) if form == "typed" else (value,)))
+        (*place, place[1] * topic.logs[0].step_us, b"k", *(fields(json.loads(value)) if form == "typed" else (value,)))
         for place, value in topic.expected().items()
     ]
     return WrittenTable(folder / "ottla" / topic.owner.topic, sorted(rows))
@@ -158,7 +159,7 @@ def polars_delta(place: Path) -> Iterable[dict[str, Any]]:
 def polars_parquet(place: Path) -> Iterable[dict[str, Any]]:
     import polars
 
-    return polars.scan_parquet(f"{place}/rows/*.parquet").collect().to_dicts()
+    return polars.scan_parquet(f"{place}/rows/**/*.parquet").collect().to_dicts()
 
 
 def pandas_iceberg(place: Path) -> Iterable[dict[str, Any]]:
@@ -200,7 +201,7 @@ READERS: dict[str, dict[str, Reader]] = {
     },
     PARQUET: {
         "pyarrow": pyarrow,
-        "duckdb": by_duckdb("read_parquet('{place}/rows/*.parquet')", PARQUET),
+        "duckdb": by_duckdb("read_parquet('{place}/rows/**/*.parquet')", PARQUET),
         "polars": polars_parquet,
         "pandas": pandas_parquet,
     },

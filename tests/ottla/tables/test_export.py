@@ -193,6 +193,16 @@ def exported_all(topic: str, records: int, *given: str) -> Finished:
     raise AssertionError(done.out + done.err)
 
 
+def test_a_table_is_partitioned_as_the_export_that_makes_it_says(cluster: Cluster, tmp_path: Path) -> None:
+    for partition in ("day", "none"):  # the second one goes on with what is there
+        done = export(cluster, tmp_path, "--format", "delta", "--partition", partition)
+        assert done.code == 0, done.err
+    table = DeltaTable(tmp_path / "ottla" / TOPIC)
+    rows = table.to_pyarrow_table().to_pylist()
+    assert table.metadata().partition_columns == ["_kafka_day"] and len(rows) == 507
+    assert all(row["_kafka_day"] == row["_kafka"]["timestamp"].date() for row in rows)
+
+
 def test_json_is_columns_by_a_given_schema(cluster: Cluster, tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text('{"properties": {"value": {"type": "integer"}}}')

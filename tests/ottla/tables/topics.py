@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.columns.rows import HEADERS, TIMESTAMP
+from ottla.server.config.tables.topic_tables import UNPARTITIONED
 from ottla.server.table_work import TableSettings
 from ottla.tables.committing import CommitProgress
 from ottla.tables.layout import RECORD_COLUMNS, RowLayout
+from ottla.tables.offers import SUFFIX_OF
 from ottla.tables.opening import open_tables
-from ottla.tables.segment_source import ParquetBuffer
+from ottla.tables.segment_source import ParquetBuffer, PartedBuffers
 from ottla.tables.table import CommitConflict, CommitUnknown, Owner
 from ottla.tables.translating import CommittedSpan, EpochStart, Translated, Translator
 
@@ -34,9 +36,12 @@ UIDS = count(1)
 class Records:
     """The log of one partition, whose values are bytes. What is no UTF-8 is rejected by a column of strings."""
 
-    def __init__(self, partition: int, layout: RowLayout) -> None:
+    def __init__(self, partition: int, layout: RowLayout, parted: str = UNPARTITIONED) -> None:
+        """Take by what the table is partitioned: a record is half a day later than the one before it, or else a microsecond."""
         self._partition = partition
         self._layout = layout
+        self._parted = parted
+        self.step_us = 1 if parted == UNPARTITIONED else 43_200_000_000
         self.values: list[bytes] = []
 
     def span(self) -> CommittedSpan:
@@ -44,15 +49,16 @@ class Records:
 
     def translate(self, first: int, end: int) -> Translated:
         rows = [
-            (b"k", self.values[offset], self._partition, offset, offset, 0, 0, None) for offset in range(first, end)
+            (b"k", self.values[offset], self._partition, offset, offset * self.step_us, 0, 0, None)
+            for offset in range(first, end)
         ]
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), TYPES, strict=True)]
-        good, bad = ParquetBuffer(self._layout.schema), ParquetBuffer(self._layout.rejected_schema)
-        for buffer, batch in zip(
-            (good, bad), self._layout.rows(pa.RecordBatch.from_arrays(columns, RECORD_COLUMNS)), strict=True
-        ):
-            buffer.add(batch)
-        return Translated(end, good.rows, good.finish({}), bad.rows, bad.finish({}))
+        good, bad = PartedBuffers(self._layout.schema, self._parted), ParquetBuffer(self._layout.rejected_schema)
+        fitting, rejected = self._layout.rows(pa.RecordBatch.from_arrays(columns, RECORD_COLUMNS))
+        good.add(fitting)
+        bad.add(rejected)
+        data, parts = good.finish({})
+        return Translated(end, good.rows, data, bad.rows, bad.finish({}), SUFFIX_OF[self._parted], parts)
 
 
 class TopicTables:
@@ -61,7 +67,7 @@ class TopicTables:
     def __init__(self, settings: TableSettings, partitions: int = 2, owner: Owner = OWNER) -> None:
         self.settings, self.owner = settings, owner
         self.opened = open_tables(settings, owner)
-        self.logs = [Records(partition, self.opened.layout) for partition in range(partitions)]
+        self.logs = [Records(partition, self.opened.layout, settings.partition) for partition in range(partitions)]
         self.translators = [
             Translator(self.opened.store, log, number, 0, lambda: f"{next(UIDS):032x}")
             for number, log in enumerate(self.logs)
