@@ -25,6 +25,7 @@ from ottla.tables.table_location import delta_options
 from ottla.testing import Cluster
 from tests.ottla.tables.conftest import BUCKET, S3Server
 
+pytestmark = pytest.mark.timeout(300)
 CONFIGS = {"ottla.table.format": "delta", "ottla.table.commit.interval.ms": "200"}
 TIMEOUT_S = 120.0
 LARGE = 20 << 20
