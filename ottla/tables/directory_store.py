@@ -78,7 +78,8 @@ class DirectoryStore:
         """Yield what lies below a folder, whose name ends with a slash, in the order of whole names. What comes before is not looked at."""
         try:
             with os.scandir(self.folder / prefix) as scanned:
-                entries = [(f"{prefix}{each.name}{'/' if each.is_dir() else ''}", each) for each in scanned]
+                named = ((f"{prefix}{each.name}{'/' if each.is_dir() else ''}", each) for each in scanned)
+                entries = [(name, each) for name, each in named if name > after or name.endswith("/")]
         except FileNotFoundError:
             return
         for name, entry in sorted(entries, key=itemgetter(0)):

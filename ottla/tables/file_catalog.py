@@ -7,7 +7,7 @@ StaticTable read it without a catalog (`ottla/tables/table_location.py`).
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
@@ -23,12 +23,22 @@ from ottla.tables.store import Store, StoreFailure
 from ottla.tables.table_location import HINT, metadata_file, newest_version, version_of
 
 
+class _Version(NamedTuple):
+    """A version that was the newest one when it was read."""
+
+    number: int
+    body: bytes
+    metadata: TableMetadata
+
+
 class FileCatalog(MetastoreCatalog):
     """The tables below a store's address. Only what Ottla does with its own tables."""
 
     def __init__(self, store: Store, **properties: str) -> None:
         super().__init__("files", **properties)
         self._store = store
+        #: By the places of tables.
+        self._known: dict[str, _Version] = {}
 
     def load_table(self, identifier: str | Identifier) -> Table:
         place = self._place(identifier)
@@ -65,13 +75,14 @@ class FileCatalog(MetastoreCatalog):
         where = f"{self._store.url}/{metadata_file(place, version)}"
         current = Table(table.name(), metadata, where, self._load_file_io(metadata.properties, where), self)
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
-        written = metadata_file(place, version + 1)
+        written, body = metadata_file(place, version + 1), staged.metadata.model_dump_json().encode()
         try:
-            is_ours = self._store.put_if_absent(written, staged.metadata.model_dump_json().encode())
+            is_ours = self._store.put_if_absent(written, body)
         except StoreFailure as fault:
             raise CommitStateUnknownException(str(fault)) from fault
         if not is_ours:
             raise CommitFailedException(f"version {version + 1} of {place} is another's")
+        self._known[place] = _Version(version + 1, body, staged.metadata)
         with suppress(StoreFailure):  # it only saves readers a listing
             self._store.put(f"{place}/{HINT}", str(version + 1).encode())
         return CommitTableResponse(metadata=staged.metadata, metadata_location=f"{self._store.url}/{written}")
@@ -104,13 +115,29 @@ class FileCatalog(MetastoreCatalog):
         return "/".join(self.identifier_to_tuple(identifier))
 
     def _newest(self, place: str, identifier: str | Identifier) -> tuple[int, TableMetadata]:
+        known = self._known.get(place)
+        if known is not None and self._is_newest(place, known):
+            return known.number, known.metadata
         version = newest_version(self._store, place)
         if version is None:
             raise NoSuchTableError(f"there is no table {identifier}")
         body = self._store.get(metadata_file(place, version))
         if body is None:
             raise StoreFailure(f"version {version} of {place} has gone while it was read")
-        return version, TableMetadataUtil.parse_raw(body.decode())
+        metadata = TableMetadataUtil.parse_raw(body.decode())
+        self._known[place] = _Version(version, body, metadata)
+        return version, metadata
+
+    def _is_newest(self, place: str, known: _Version) -> bool:
+        """Return whether no version follows, without a listing of the thousands that a day makes.
+
+        Versions are swept in their order. So where the next one is not there, and after that this one is still what it was, the next one
+        has not been there. A version that a late writer has put into the place of one that was swept has other bytes.
+        """
+        return (
+            self._store.size(metadata_file(place, known.number + 1)) is None
+            and self._store.get(metadata_file(place, known.number)) == known.body
+        )
 
     # What a catalog can do besides is not for tables whose owner is a topic.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,8 @@ class Moods:
         self._answers = threading.Event()
         self._answers.set()
         self._refuses = False
+        #: moto looks whether there is an object and then writes it: on a busy machine two writers found none, and both had written it.
+        self._one_at_a_time = threading.Lock()
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
@@ -69,7 +71,8 @@ class Moods:
             body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
             start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
             return [body]
-        return self._application(environ, start_response)
+        with self._one_at_a_time if "HTTP_IF_NONE_MATCH" in environ else nullcontext():
+            return self._application(environ, start_response)
 
 
 class S3Server(NamedTuple):
