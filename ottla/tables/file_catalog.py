@@ -37,7 +37,7 @@ class FileCatalog(MetastoreCatalog):
     def __init__(self, store: Store, **properties: str) -> None:
         super().__init__("files", **properties)
         self._store = store
-        #: By the places of tables.
+        #: The newest versions by the places of tables.
         self._known: dict[str, _Version] = {}
 
     def load_table(self, identifier: str | Identifier) -> Table:

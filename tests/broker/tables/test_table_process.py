@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.tables import table_process
-from ottla.broker.tables.table_process import TableProcess
+from ottla.broker.tables.table_process import DOUBLINGS_MAX, TableProcess
 from ottla.server.table_work import TableJob, TableReport, TableSettings
 from ottla.server.worker_process import WorkerEnded
 
@@ -61,6 +61,14 @@ async def test_the_libraries_of_a_new_process_are_imported_before_the_time_of_th
     assert (process.made, process.prepared, process.closed) == (1, 1, 0)
 
 
+async def test_a_start_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_process, "START_MS_MAX", 20)
+    process = FakeProcess()
+    process.start_seconds = 3_600
+    report = await TableProcess(process, object).work(JOB, 20_000)
+    assert report.waits and (process.made, process.closed) == (1, 1)
+
+
 async def test_a_topic_that_had_no_answer_has_twice_the_time_at_its_next_attempt() -> None:
     """Until one has come. Another topic has the time that is configured."""
     other = JOB._replace(topic_id="other")
@@ -68,7 +76,7 @@ async def test_a_topic_that_had_no_answer_has_twice_the_time_at_its_next_attempt
     tables = TableProcess(process, object)
     waits = [(await tables.work(job, 2)).waits for job in (JOB, JOB, JOB, JOB, JOB, other, JOB, JOB)]
     times = [text.partition(" ms")[0].rpartition(" ")[2] for text in waits]
-    assert times == ["2", "4", "8", "16", "16", "2", "", "2"]
+    assert times == ["2", "4", "8", "16", "16", "2", "", "2"] and 2 << DOUBLINGS_MAX == 16
     assert (process.made, process.prepared) == (7, 7)
 
 
