@@ -55,7 +55,7 @@ class DriverHarness:
     @staticmethod
     def _partition(index: int) -> SimpleNamespace:
         log = SimpleNamespace(
-            table_offset=None, high_watermark=7 - 2 * index, last_stable_offset=7 - 2 * index, log_start_offset=0,
+            table_offset=None, high_watermark=7 - 2 * index, last_stable_offset=7 - 2 * index, log_start_offset=0, local_start_offset=0,
             directory=f"/data/orders-{index}", epochs=SimpleNamespace(entries=[(3, 0)]),
         )  # fmt: skip
         return SimpleNamespace(topic=TOPIC, index=index, topic_id=ID, leader_epoch=3, leader_log=log, log=log)
