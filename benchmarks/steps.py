@@ -12,7 +12,10 @@ import struct
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.raw import one_record_batch
 from ottla.broker.replication.fetch_requests import FetcherSettings
@@ -33,6 +36,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.validate import validate_header
+from ottla.server.clock import SystemClock
 from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.network.connection import Connection
@@ -44,9 +48,20 @@ SLICES = 4_000
 SLICE_US = 60
 REQUESTS = 10_000
 TOPIC, FOLLOWED = "steps", "followed"
-#: Found in a frame, to be replaced by what each request has.
 MARK_EPOCH, MARK_OFFSET = 0x7A6B5C4D, 0x1A2B3C4D5E6F7081
 NOW_MS = int(time.time() * 1000)
+
+
+class Step(NamedTuple):
+    """One row: what is called, what of it is not the row's own and is subtracted, and what to count Python's collections of."""
+
+    name: str
+    call: Callable[[], object]
+    without: Callable[[], object] | None = None
+    collected: str = ""
+
+
+Steps = AsyncIterator[Step]
 
 
 class Sink(asyncio.Transport):
@@ -173,7 +188,7 @@ def frame_of(key: ApiKey, version: int, request: object) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-async def produce_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+async def produce_rows(bench: Bench) -> Steps:
     batch = one_record_batch(bytes(100))
     partition_data = PartitionProduceData(index=0, records=batch)
     for version in (7, 9, 12):
@@ -182,27 +197,21 @@ async def produce_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
         )
         frame = frame_of(ApiKey.PRODUCE, version, request)
         call = await bench.deliver(frame)
-        yield f"Produce v{version}, one record of 100 B: all but the kernel", await best_us(call)
-    await Collections().report("a Produce", call)
+        collected = "a Produce" if version == 12 else ""
+        yield Step(f"Produce v{version}, one record of 100 B: all but the kernel", call, collected=collected)
     decode, buffer = decoder(ProduceRequest, version), bytearray(frame)
     body = frame.index(b"steps") + len(b"steps") + 1
-    yield "  decode", await best_us(lambda: decode(buffer, body, len(frame)))
+    yield Step("  decode", lambda: decode(buffer, body, len(frame)))
     records = memoryview(bytearray(batch))
     partition, log = bench.partition, bench.partition.leader_log
     assert log is not None
-    yield "  partition.append", await best_us(lambda: partition.append(records, -1, NOW_MS))
-    yield (
-        "    log.append",
-        await best_us(lambda: log.append(records, leader_epoch=partition.leader_epoch, now_ms=NOW_MS)),
-    )
-    yield (
-        "      validate_header with CRC",
-        await best_us(lambda: validate_header(records, 0, len(records), log.rules, NOW_MS)),
-    )
+    yield Step("  partition.append", lambda: partition.append(records, -1, NOW_MS))
+    yield Step("    log.append", lambda: log.append(records, leader_epoch=partition.leader_epoch, now_ms=NOW_MS))
+    yield Step("      validate_header with CRC", lambda: validate_header(records, 0, len(records), log.rules, NOW_MS))
     partition.advance_high_watermark()
 
 
-async def fetch_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+async def fetch_rows(bench: Bench) -> Steps:
     topic_id = bench.partition.topic_id
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     for version in (11, 17):
@@ -211,10 +220,10 @@ async def fetch_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
         )
         request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[topic])
         frame = frame_of(ApiKey.FETCH, version, request)
-        yield f"Fetch v{version}, 1 KB found, no session: all but the kernel", await best_us(await bench.deliver(frame))
+        yield Step(f"Fetch v{version}, 1 KB found, no session: all but the kernel", await bench.deliver(frame))
 
 
-async def session_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+async def session_rows(bench: Bench) -> Steps:
     """A reader in a session (KIP-227) that asks for each record once, as a follower and the Java consumer do."""
     partition, version = bench.partition, 17
     log = partition.leader_log
@@ -232,17 +241,17 @@ async def session_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
     fetch, sink = await bench.session(asked, lambda: log.log_end_offset - 1)
     fetch()
     await until(lambda: sink.written != b"")  # later, if the turn was spent
-    yield "Fetch v17 of one record, in a session: all but the kernel (0.6 us are this bench's)", await best_us(fetch)
+    yield Step("Fetch v17 of one record, in a session: all but the kernel (0.6 us are this bench's)", fetch)
 
     def append_and_fetch() -> None:
         partition.append(records, -1, NOW_MS)
         fetch()
 
-    yield "  with an append before each, whose watch it is", await best_us(append_and_fetch)
-    await Collections().report("an append and a Fetch", append_and_fetch)
+    collected = "an append and a Fetch"
+    yield Step("  with an append before each, whose watch it is", append_and_fetch, collected=collected)
 
 
-async def follower_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+async def follower_rows(bench: Bench) -> Steps:
     """Broker 2 follows: its Fetch for each record, in its session, as the leader serves it."""
     partition, version = bench.partition, 17
     log = partition.leader_log
@@ -268,14 +277,15 @@ async def follower_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
         return frame_of(ApiKey.FETCH, version, request)
 
     fetch, _ = await bench.session(asked, lambda: log.log_end_offset - 1)
-    append = await best_us(lambda: partition.append(records, -1, NOW_MS))
+
+    def append() -> None:
+        partition.append(records, -1, NOW_MS)
 
     def append_and_fetch() -> None:
         partition.append(records, -1, NOW_MS)
         fetch()
 
-    both = await best_us(append_and_fetch)
-    yield "A follower's Fetch v17 that finds one record", both - append
+    yield Step("A follower's Fetch v17 that finds one record", append_and_fetch, append)
     at_end, _ = await bench.session(asked, lambda: log.log_end_offset)
     wakeups = partition._wakeups
 
@@ -284,12 +294,11 @@ async def follower_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
         partition.append(records, -1, NOW_MS)
         wakeups._run()
 
-    both = await best_us(wait_and_wake)
-    yield "A follower's Fetch v17 that waits and is woken by the append of one record", both - append
-    await Collections().report("a follower's Fetch that waits, and the append", wait_and_wake)
+    name = "A follower's Fetch v17 that waits and is woken by the append of one record"
+    yield Step(name, wait_and_wake, append, "a follower's Fetch that waits, and the append")
 
 
-async def fetcher_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+async def fetcher_rows(bench: Bench) -> Steps:
     """The follower's side: from the bytes of a response with one record to the bytes of its next request."""
     partition = bench.components.replicas.by_name[FOLLOWED][0]
     log = partition.log
@@ -328,21 +337,25 @@ async def fetcher_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
 
     receive()  # the response to the full request, which opens the session
     await until(lambda: log.log_end_offset == 1)  # its files are made by a worker
-    yield (
-        "The fetcher: a response with one record, append, its next request (0.6 us are this bench's)",
-        await best_us(receive),
-    )
-    await Collections().report("the fetcher's turn", receive)
+    name = "The fetcher: a response with one record, append, its next request (0.6 us are this bench's)"
+    yield Step(name, receive, collected="the fetcher's turn")
     assert sink.written
     fetcher.close()
 
 
-async def measure() -> None:
-    world = RealWorld(asyncio.get_running_loop())
+ROWS = (produce_rows, fetch_rows, session_rows, follower_rows, fetcher_rows)
+
+
+@asynccontextmanager
+async def a_node(clock: type[SystemClock] = SystemClock) -> AsyncIterator[Bench]:
+    """Start a node with the topics of the steps, and stop it."""
+    loop = asyncio.get_running_loop()
+    real = RealWorld(loop)
+    world = replace(real.world, clock=clock(loop))
     broker_port, controller_port = free_ports(2)
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         node = Node(
-            world.world,
+            world,
             {
                 "process.roles": "broker,controller",
                 "node.id": "1",
@@ -352,21 +365,30 @@ async def measure() -> None:
             },
         )
         await node.start()
-        channel = Channel(world.world, "127.0.0.1", broker_port, "steps")
+        channel = Channel(world, "127.0.0.1", broker_port, "steps")
         names = (TOPIC, FOLLOWED)
         topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
         await channel.request(CreateTopicsRequest(topics=topics, timeout_ms=5000))
         await until(lambda: all(name in node.broker.components.replicas.by_name for name in names))
-        bench = Bench(node)
+        yield Bench(node)
+        channel.close()
+        await node.stop()
+    await real.close()
+
+
+async def measure() -> None:
+    async with a_node() as bench:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        for rows in (produce_rows, fetch_rows, session_rows, follower_rows, fetcher_rows):
-            async for name, microseconds in rows(bench):
-                print(f"{microseconds:7.2f} us  {name}", flush=True)
-        channel.close()
-        await node.stop()
-    await world.close()
+        for rows in ROWS:
+            async for step in rows(bench):
+                microseconds = await best_us(step.call)
+                if step.without is not None:
+                    microseconds -= await best_us(step.without)
+                print(f"{microseconds:7.2f} us  {step.name}", flush=True)
+                if step.collected:
+                    await Collections().report(step.collected, step.call)
 
 
 def main() -> None:
