@@ -28,8 +28,6 @@ from ottla.server.world import World
 
 T = TypeVar("T")
 
-#: Up to this size the parts of a request are copied into one: cheaper than a system call with many parts.
-JOIN_BYTES = 64 * 1024
 pack_start = Struct(">ihhi").pack
 
 
@@ -173,10 +171,7 @@ class ChannelProtocol(FrameProtocol):
 
     def _write(self, pieces: Pieces) -> None:
         assert self._transport is not None
-        if sum(map(len, pieces)) <= JOIN_BYTES:
-            self._transport.write(b"".join(pieces))
-        else:
-            write_pieces(self._transport, pieces)
+        write_pieces(self._transport, pieces, sum(map(len, pieces)))
 
     def _answer(self, frame: Buffer, pos: int, end: int) -> None:
         try:

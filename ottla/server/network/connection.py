@@ -1,12 +1,10 @@
 """One client's connection: cuts frames, keeps replies in order, writes once per wake-up, and bounds what a client can cost.
 
-    requests      take effect in the order they arrive
-    replies       leave in that order; one that waits (acks=all, long poll) holds later replies back, not later requests
-    reading       pauses while the client does not read its replies, while too many replies wait their turn, and while an
-                  `async def` handler works; what has arrived by then is kept and served afterwards
-    bad frames    close this connection and no other, with one line in the log
-
-What is in a frame is the business of `dispatch.py`.
+requests      take effect in the order they arrive
+replies       leave in that order; one that waits (acks=all, long poll) holds later replies back, not later requests
+reading       pauses while the client does not read its replies, while too many replies wait their turn, and while an
+              `async def` handler works; what has arrived by then is kept and served afterwards
+bad frames    close this connection and no other, with one line in the log (what is in a frame: `dispatch.py`)
 """
 
 from __future__ import annotations
@@ -30,22 +28,16 @@ log = logging.getLogger(__name__)
 
 #: Write buffer limits: asyncio calls `pause_writing` above the first and `resume_writing` below the second. A client that
 #: never reads can cost this and one reply more; the records of a Fetch reply are views of files and cost nothing.
-WRITE_HIGH_BYTES = 1024 * 1024
-WRITE_LOW_BYTES = 256 * 1024
+WRITE_HIGH_BYTES, WRITE_LOW_BYTES = 1024 * 1024, 256 * 1024
 #: Replies of one wake-up are written earlier when there are this many bytes of them.
 FLUSH_BYTES = 256 * 1024
-#: Up to this many bytes, copying the parts of all replies into one is cheaper than a system call with many parts.
-JOIN_BYTES = 64 * 1024
-#: uvloop fails with EINVAL above 2^20 buffers, and a copy costs less than a hundred thousand small ones: DescribeConfigs of 2,500
-#: topics has a million.
-PIECES_MAX = 1 << 16
 
 
 class Connection(FrameProtocol):
     """The connection of one client, which a `Listener` makes."""
 
     __slots__ = (
-        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused",
+        "_close_callbacks", "_dispatcher", "_has_missed", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused",
         "_pauses", "_serving", "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts",
         "fast_path", "idle_slot", "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host",
         "peer_port", "principal", "request_bytes_max", "stamp_ns", "transport",
@@ -60,11 +52,10 @@ class Connection(FrameProtocol):
         self._dispatcher = dispatcher
         self._held: deque[PendingResponse] = deque()
         self._out: Pieces = []
-        self._held_bytes = self._out_bytes = 0
-        self._paused = self._pauses = 0
-        self._serving = False
+        self._held_bytes = self._out_bytes = self._paused = self._pauses = self._muted_until_ns = 0
+        #: Whether responses wait for those of the other requests in a read, and whether its first has come to the fast path already.
+        self._serving = self._has_missed = False
         self._muted: TimerHandle | None = None
-        self._muted_until_ns = 0
         self._close_callbacks: list[Callable[[], None]] = []
         self.closed = False
         self.principal: Principal = ANONYMOUS
@@ -77,8 +68,7 @@ class Connection(FrameProtocol):
         self.fast_path: FastPath[Connection] | None = None
         self.opened_ns = self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
         self.idle_slot = -1
-        self.peer_host = self.local_host = ""
-        self.peer_port = self.local_port = 0
+        self.peer_host, self.peer_port = self.local_host, self.local_port = "", 0
 
     # -- For handlers
 
@@ -120,6 +110,7 @@ class Connection(FrameProtocol):
     def dispatch_to(self, requests: Requests[Connection], request_bytes_max: int) -> None:
         """Send the next frames to another receiver: the login, or the dispatcher after authentication."""
         self._dispatcher = requests
+        self.fast_path = None
         self.request_bytes_max = request_bytes_max
 
     def close(self, reason: str) -> None:
@@ -209,20 +200,32 @@ class Connection(FrameProtocol):
     # Requests
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.stamp_ns = self.last_active_ns = self._dispatcher.mono_ns()
-        self._serving = True
+        dispatcher, fast_path, inbox = self._dispatcher, self.fast_path, self._inbox.data
+        self.stamp_ns = self.last_active_ns = began_ns = dispatcher.mono_ns()
         self.listener.bytes_in += nbytes
+        is_begin = not (self._start or self._paused) and self._large is None
+        if (
+            fast_path is not None
+            and is_begin
+            and nbytes - 4 == read_size(inbox, 0)[0] <= self.request_bytes_max
+            and dispatcher.turn.left_ns > 0
+        ):
+            # The usual read of a client in its steady state is one request, which repeats another: its response leaves at once.
+            if fast_path.serve(self, inbox, 4, nbytes):
+                spent_ns = self.stamp_ns - began_ns
+                if spent_ns > SLOW_NS:
+                    dispatcher.turn.spend(spent_ns)
+                return
+            self._has_missed = True
+        self._serving = True
         try:
-            if self._start or self._large is not None:
-                FrameProtocol.buffer_updated(self, nbytes)
-            else:
-                # The usual read begins with a frame: the same in place.
-                inbox = self._inbox.data
+            if is_begin:
                 pos = self.serve(inbox, 0, nbytes)
                 if pos != nbytes:
                     self._keep(inbox, pos, nbytes)
-                if self._out:
-                    self.flush()
+                self.served()
+            else:
+                FrameProtocol.buffer_updated(self, nbytes)
         finally:
             self._serving = False
 
@@ -244,7 +247,10 @@ class Connection(FrameProtocol):
                     self.refuse(reason)
                     return end
                 break
-            dispatch(self, buf, pos + 4, stop)
+            fast_path = self.fast_path
+            if fast_path is None or self._has_missed or not fast_path.serve(self, buf, pos + 4, stop):
+                dispatch(self, buf, pos + 4, stop)
+            self._has_missed = False
             pos = stop
             if self.closed:
                 break
@@ -326,12 +332,16 @@ class Connection(FrameProtocol):
             self._held.append(PendingResponse([head, *parts], nbytes))
             self._hold(nbytes)
             return
-        out = self._out
-        out.append(head)
-        out += parts
-        self._out_bytes += nbytes
-        if self._out_bytes > FLUSH_BYTES:
-            self.flush()
+        if self._serving or parts:
+            out = self._out
+            out.append(head)
+            out += parts
+            self._out_bytes += nbytes
+            if not self._serving or self._out_bytes > FLUSH_BYTES:
+                self.flush()
+        elif not self.closed:
+            self.listener.bytes_out += nbytes
+            self.transport.write(head)
 
     def wait(self, pending: PendingResponse, kept_bytes: int) -> None:
         """Keep the place of a reply that is not ready."""
@@ -363,13 +373,8 @@ class Connection(FrameProtocol):
             return
         self._out_bytes = 0
         self.listener.bytes_out += nbytes
-        if nbytes <= JOIN_BYTES or len(out) > PIECES_MAX:
-            data = b"".join(out)
-            out.clear()
-            self.transport.write(data)
-        else:
-            self._out = []
-            write_pieces(self.transport, out)
+        self._out = []
+        write_pieces(self.transport, out, nbytes)
 
     @property
     def is_waiting(self) -> bool:

@@ -129,8 +129,8 @@ class FastPath(Protocol[Served]):
 
     A client in its steady state sends the same bytes again and again: only the correlation id, the partition and the records of a
     Produce differ, or the session epoch and the positions of a Fetch. Once one such request has been decoded and served, the next that
-    begins with the same bytes needs no decoding, because equal bytes have equal meaning. The dispatcher asks the connection's fast path
-    first. It either serves the request exactly as its handler would, or leaves it to the handler, which begins again:
+    begins with the same bytes needs no decoding, because equal bytes have equal meaning. The connection asks its fast path first. It
+    either serves the request exactly as its handler would, or leaves it to the dispatcher and the handler, which begin again:
     the fast path has changed nothing.
     """
 

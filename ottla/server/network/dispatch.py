@@ -58,10 +58,7 @@ class Dispatcher:
         self._by_key = self.routes.by_key
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
-        """Serve the frame buf[pos:end]."""
-        fast_path = connection.fast_path
-        if fast_path is not None and fast_path.serve(connection, buf, pos, end):
-            return
+        """Serve the frame buf[pos:end], which the connection's fast path has left to the handler, if there is one."""
         if end - pos < HEADER_BYTES:
             connection.refuse(f"a request of {end - pos} bytes has no header")
             return

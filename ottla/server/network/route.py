@@ -51,7 +51,7 @@ class Route:
 
     __slots__ = (
         "_encoder", "advertised_min", "api", "api_key", "codecs", "errors", "fast_path", "handler", "is_async", "latency_buckets",
-        "latency_ns", "max_version", "min_version", "name", "requests", "takes_frame",
+        "latency_ns", "max_version", "min_version", "name", "takes_frame",
     )  # fmt: skip
 
     def __init__(
@@ -83,10 +83,14 @@ class Route:
         self._encoder = encoder
         self.takes_frame = takes_frame
         self.fast_path = fast_path
-        self.requests = 0
         self.latency_ns = 0
         self.latency_buckets = [0] * LATENCY_BUCKETS
         self.errors: dict[int, int] = {}
+
+    @property
+    def requests(self) -> int:
+        """The number of requests that have been answered."""
+        return sum(self.latency_buckets)
 
     def __repr__(self) -> str:
         return f"<Route {self.name} {self.min_version}-{self.max_version}>"
@@ -107,7 +111,6 @@ class Route:
 
     def count(self, elapsed_ns: int) -> None:
         """Count a request that has been answered."""
-        self.requests += 1
         self.latency_ns += elapsed_ns
         self.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
 

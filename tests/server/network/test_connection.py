@@ -18,11 +18,12 @@ from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.network import dispatch
-from ottla.server.network.connection import PIECES_MAX, Connection
+from ottla.server.network.connection import Connection
 from ottla.server.network.context import CONTEXTS_MAX, Reply, RequestContext
 from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX, ConnectionLimits
 from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX
 from ottla.server.network.route import Route
+from ottla.server.transport import PIECES_MAX
 from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, RawClient, heartbeat, request, tiny_node, until
 
 FETCH_RECORDS = b"r" * 200_000
