@@ -49,7 +49,7 @@ PREFIX_BYTES_MAX = 1 << 10
 VERSION_MIN = 7
 read_start = Struct(">Ii").unpack_from
 read_index_and_size = Struct(">ii").unpack_from
-read_index_and_byte = Struct(">iB").unpack_from
+read_index_and_bytes = Struct(">iBB").unpack_from
 #: A base offset that no other field of a response has.
 MARK = 0x7A6B_5C4D_3E2F_1A0B
 NO_PARTS: Pieces = []
@@ -63,8 +63,9 @@ class RepeatedProduce:
     """
 
     __slots__ = (
-        "_acks", "_authorizer", "_by_id", "_by_name", "_head", "_is_flexible", "_misses", "_mono_ns", "_name", "_nbytes", "_pack",
-        "_prefix", "_prefix_end", "_quotas", "_route", "_start", "_tail", "_topic_id", "_turn", "_wakeups", "_wall_ms", "timeout_ms", "wheel",
+        "_acks", "_authorizer", "_bytes_min", "_head", "_is_flexible", "_misses", "_mono_ns", "_name", "_nbytes", "_pack", "_partitions",
+        "_prefix", "_prefix_end", "_quotas", "_replicas", "_route", "_start", "_tail", "_topic_id", "_turn", "_wakeups", "_wall_ms",
+        "timeout_ms", "wheel",
     )  # fmt: skip
 
     def __init__(
@@ -81,12 +82,14 @@ class RepeatedProduce:
         self._start = ApiKey.PRODUCE << 16 | version
         self._prefix = prefix
         self._prefix_end = 8 + len(prefix)
+        self._bytes_min = self._prefix_end + HEADER_BYTES
         self._is_flexible = request_header_version(ApiKey.PRODUCE, version) == 2
         self._name = name
         self._misses = 0
-        self._by_name = broker.replicas.by_name if topic.topic_id == ZERO_UUID else None
-        self._by_id = broker.replicas.by_id
         self._topic_id = topic.topic_id
+        self._replicas = broker.replicas
+        #: The topic's partitions by index, until an append fails: one that this broker no longer has refuses appends (`resign`).
+        self._partitions: dict[int, Partition] = {}
         self._acks = request.acks
         self.timeout_ms = max(0, request.timeout_ms)
         self.wheel = broker.wheel
@@ -100,7 +103,7 @@ class RepeatedProduce:
         self._pack, self._nbytes, self._head, self._tail = response_form(topic, version)
 
     def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
-        if end - pos < self._prefix_end + HEADER_BYTES:
+        if end - pos < self._bytes_min:
             return False
         start, correlation_id = read_start(buf, pos)
         at = pos + self._prefix_end
@@ -114,11 +117,15 @@ class RepeatedProduce:
         if self._quotas.active:
             return False
         if self._is_flexible:
-            index, size = read_index_and_byte(buf, at)
-            at += 5
-            if size > 127:
+            index, size, more = read_index_and_bytes(buf, at)
+            if size < 128:
+                at += 5
+            elif more < 128:
+                size += (more << 7) - 128
+                at += 6
+            else:
                 try:
-                    size, at = read_uvarint_rest(buf, at, size)
+                    size, at = read_uvarint_rest(buf, at + 5, size)
                 except MalformedMessage:
                     return False
             stop = at + size - 1
@@ -130,13 +137,10 @@ class RepeatedProduce:
             stop = at + size
             if stop != end:
                 return False
-        by_name = self._by_name
-        partitions = self._by_id.get(self._topic_id) if by_name is None else by_name.get(self._name)
-        partition = None if partitions is None else partitions.get(index)
+        partition = self._partitions.get(index) or self._find(index)
         if (
             partition is None
             or partition.flush_messages != NEVER
-            or stop - at < HEADER_BYTES
             or buf[at + ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT
             or (self._authorizer is not None and not self._is_allowed(self._authorizer, connection))
         ):
@@ -146,9 +150,11 @@ class RepeatedProduce:
         try:
             appended = partition.append(memoryview(buf)[at:stop], self._acks, self._wall_ms(), prepared=turn)
         except (KafkaError, StorageFailure, TooLong):
+            self._partitions.clear()
             return False
         first, last, append_time, log_start, _ = appended
-        if self._acks == -1 and not partition.is_committed(last):
+        is_all = self._acks == -1
+        if is_all and not partition.alone and not partition.is_committed(last):
             body = (index, first, append_time, log_start)
             DelayedRepeatedProduce(self, connection, correlation_id, partition, last, body)
             connection.stamp_ns = self._mono_ns()
@@ -157,7 +163,7 @@ class RepeatedProduce:
             self._nbytes, correlation_id, self._head, index, 0, first, append_time, log_start, self._tail
         )
         wakeups = self._wakeups
-        if self._acks == -1 and wakeups.pending and wakeups.afterwards is None:
+        if is_all and wakeups.pending and wakeups.afterwards is None:
             wakeups.afterwards = FollowingProduce(self, connection, frame)
             connection.stamp_ns = self._mono_ns()
             return True
@@ -166,6 +172,16 @@ class RepeatedProduce:
         self._route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
         return True
+
+    def _find(self, index: int) -> Partition | None:
+        replicas = self._replicas
+        if self._topic_id == ZERO_UUID:
+            partition = replicas.by_name.get(self._name, {}).get(index)
+        else:
+            partition = replicas.by_id.get(self._topic_id, {}).get(index)
+        if partition is not None:
+            self._partitions[index] = partition
+        return partition
 
     def _is_allowed(self, authorizer: Authorizer, connection: Connection) -> bool:
         context = connection.contexts.get(self._start)
