@@ -175,7 +175,7 @@ class InSyncReplicas:
 
     def next_high_watermark(self, end_offset: int, clock: Clock) -> int:
         """Return the smallest end offset of the replicas that the high watermark has to wait for. The caller has checked `is_under_min`."""
-        joinable = self._joinable()
+        joinable = () if len(self.maximal) > len(self.followers) else self._joinable()
         now_ms = clock.mono_ms() if joinable else 0
         high_watermark = end_offset
         for follower in self.followers.values():
@@ -191,7 +191,7 @@ class InSyncReplicas:
     def _joinable(self) -> Collection[int]:
         """Replicas outside of the maximal ISR that the controller would take in."""
         proposals = self._proposals
-        if proposals is None or len(self.maximal) == len(self.followers) + 1:
+        if proposals is None:
             return ()
         return [
             follower.broker_id

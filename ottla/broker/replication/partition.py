@@ -242,9 +242,15 @@ class Partition:
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(self)
         if self.alone and self.flush_messages != EVERY_RECORD:
-            self._raise_high_watermark(log, log.log_end_offset, within_append=True)
+            watchers = self.watchers
+            if log.advance_high_watermark(log.log_end_offset) and (
+                self._committing.waiting or watchers.consumers or watchers.followers
+            ):
+                self._watermark_raised(within_append=True)
         else:
-            self.advance_high_watermark(within_append=True)
+            # While all replicas are in sync the watermark waits for the others' next Fetches.
+            if len(self.isr.maximal) <= len(self.followers):
+                self.advance_high_watermark(within_append=True)
             if self.watchers.followers:
                 self.watchers.appended(appended.first_offset, appended.last_offset, self.followers)
         return appended
@@ -256,12 +262,10 @@ class Partition:
             return
         own_end = log.log_end_offset if self.flush_messages != EVERY_RECORD else log.recovery_point
         high_watermark = own_end if self.alone else self.isr.next_high_watermark(own_end, self._wakeups.clock)
-        self._raise_high_watermark(log, high_watermark, within_append)
+        if log.advance_high_watermark(high_watermark):
+            self._watermark_raised(within_append)
 
-    def _raise_high_watermark(self, log: Log, high_watermark: int, within_append: bool = False) -> None:
-        if high_watermark <= log.high_watermark:
-            return
-        log.advance_high_watermark(high_watermark)
+    def _watermark_raised(self, within_append: bool) -> None:
         if self._committing.waiting:
             if within_append:
                 # A coordinator that appends has not replayed its records yet: no callback may make it decide again (Kafka's
