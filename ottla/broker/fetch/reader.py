@@ -263,7 +263,7 @@ class SessionReader:
                 must_answer = True
                 continue
             try:
-                records, _, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not total)
+                records, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not total)
                 aborted = log.segments.aborted_transactions(offset, next_offset) if read_committed else None
             except (KafkaError, StorageFailure) as error:
                 code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR

@@ -40,6 +40,9 @@ read_epoch = Struct(">iB").unpack_from
 #: Topic id, and its partitions plus one.
 read_topic = Struct(">16sB").unpack_from
 TOPIC_BYTES = 17
+#: The same, then those of `read_partition` and the topic's tags: a request for one partition.
+ONE_TOPIC = Struct(">16sBiiqiqiBB")
+ONE_TOPIC_BYTES, read_one_topic = ONE_TOPIC.size, ONE_TOPIC.unpack_from
 #: Index, leader epoch, fetch offset, last fetched epoch, log start offset, partition_max_bytes, tags.
 read_partition = Struct(">iiqiqiB").unpack_from
 PARTITION_BYTES = 33
@@ -49,7 +52,7 @@ HEAD = Struct(">iixihiB")
 PARTITION = Struct(">ihqqqBi")
 ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
 pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
-NO_TAG = b"\0"
+NO_TAG, NO_TAGS = b"\0", [0, 0]
 NO_RECORDS = b"\1\0"
 #: Topic ids, and no partition of the request or the response has a name.
 VERSION_MIN = 13
@@ -65,7 +68,7 @@ class RepeatedFetch(SessionReader):
     """
 
     __slots__ = (
-        "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail", "pacing", "request",
+        "_authorizer", "_get_session", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail", "pacing", "request",
         "route",
     )  # fmt: skip
 
@@ -88,6 +91,7 @@ class RepeatedFetch(SessionReader):
         self._misses = 0
         self.pacing = pacing
         self._sessions = broker.fetch_sessions
+        self._get_session = broker.fetch_sessions.get
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
         self._mono_ms = broker.world.clock.mono_ms
 
@@ -102,7 +106,7 @@ class RepeatedFetch(SessionReader):
             return False
         session, sessions = self.session, self._sessions
         session_id = session.id
-        if session_id and sessions.get(session_id) is not session:
+        if session_id and self._get_session(session_id) is not session:
             connection.fast_path = None
             return False
         epoch, topics = read_epoch(buf, at)
@@ -161,6 +165,17 @@ class RepeatedFetch(SessionReader):
         if buf[last:end] != self._tail or not 0 < topics < 128:
             return False
         partitions = session.partitions
+        if topics == 2 and last - at == ONE_TOPIC_BYTES:
+            topic_id, count, index, epoch, offset, fetched_epoch, start, max_bytes, *tags = read_one_topic(buf, at)
+            one = partitions.get((topic_id, index))
+            if one is not None and count == 2 and tags == NO_TAGS:
+                one.current_leader_epoch, one.fetch_offset, one.last_fetched_epoch = epoch, offset, fetched_epoch
+                one.replica_log_start_offset, one.max_bytes = start, max_bytes
+                if session.id:
+                    session.active[one] = None
+                else:
+                    session.active = {one: None}
+                return True
         named: list[Named] = []
         try:
             for _ in range(topics - 1):

@@ -51,6 +51,8 @@ class FetchSessionCache:
         self._rng = rng
         # Ordered by last use: a touched session moves to the end, so the first one is the stalest.
         self._sessions: dict[int, FetchSession] = {}
+        #: Returns the session with an id, or None: each request of a session asks.
+        self.get = self._sessions.get
         self.evictions = 0
         self.consumer_delays = DelayTimes()
         self.follower_delays = DelayTimes()
@@ -79,9 +81,6 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self.use(session, now_ms)
         return session
-
-    def get(self, session_id: int) -> FetchSession | None:
-        return self._sessions.get(session_id)
 
     def use(self, session: FetchSession, now_ms: int) -> None:
         """A request with the session's epoch has come, and the next one has the next epoch."""

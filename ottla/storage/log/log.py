@@ -308,7 +308,7 @@ class Log:
         if up_to_offset > end_offset:
             up_to_offset = end_offset
         if offset >= up_to_offset:
-            return Read(NO_BYTES, offset, offset)
+            return Read(NO_BYTES, offset)
         try:
             return self.segments.read(offset, max_bytes, up_to_offset, end_offset, min_one)
         except StorageFailure as failure:

@@ -37,10 +37,10 @@ _STAMPED = OFFSET_LENGTH_EPOCH.size
 class Segment:
     __slots__ = (
         "_first_timestamp",
-        "_hints",
         "base_offset",
         "created_ms",
         "file",
+        "hints",
         "indexes",
         "removed",
         "trimmed",
@@ -56,7 +56,8 @@ class Segment:
         self.trimmed = False  # True if it was trimmed since the last flush
         self.removed = False  # see `mark_removed`
         self._first_timestamp: int | None = None
-        self._hints: dict[int, int] = {}
+        #: Where readers go on: positions of the batches that contain these offsets (`remember`).
+        self.hints: dict[int, int] = {}
 
     # Finding
 
@@ -66,7 +67,7 @@ class Segment:
         Raises:
             DamagedLog, StorageFailure
         """
-        hint = self._hints.get(offset)
+        hint = self.hints.get(offset)
         if hint is not None:
             return hint
         file = self.file
@@ -75,6 +76,7 @@ class Segment:
         try:
             for position, _, _, last in file.walk(self.indexes.position_for(offset)):
                 if last >= offset:
+                    self.remember(offset, position)
                     return position
         except DamagedLog as damage:
             raise file.report(damage) from None
@@ -135,10 +137,10 @@ class Segment:
                 return  # the rest was truncated meanwhile
 
     def remember(self, offset: int, position: int) -> None:
-        """Cache that the batch at `offset` starts at `position`, for a reader's next read."""
-        if len(self._hints) >= HINTS_MAX:
-            self._hints.clear()
-        self._hints[offset] = position
+        """Cache that the batch which contains `offset` starts at `position`, for a reader's next read."""
+        if len(self.hints) >= HINTS_MAX:
+            self.hints.clear()
+        self.hints[offset] = position
 
     def end_before(self, offset: int) -> int:
         """Return the offset after the last batch that ends before `offset`; the base offset if there is none."""
@@ -242,7 +244,7 @@ class Segment:
             return offset
         end_offset = min(offset, self.file.offset_at(position))
         self.file.cut(position)
-        self._hints.clear()
+        self.hints.clear()
         self._first_timestamp = None if position else -1
         return end_offset
 
@@ -304,7 +306,7 @@ class Segment:
         assert size <= file.size
         end = file.size
         file.cut(size)
-        self._hints.clear()
+        self.hints.clear()
         if size == end:
             return
         self.indexes.truncate_to(end_offset)
@@ -330,7 +332,7 @@ class Segment:
     def unmap(self) -> None:
         """Close the mapping, which ends with its last view. The next access opens it again."""
         self.file.unmap()
-        self._hints.clear()
+        self.hints.clear()
         if self.removed:
             self.indexes.unload()  # a running flush must not write them into the files of a new log of the same name
         elif not self.file.active and self.indexes.loaded and self.indexes.save_or_keep():

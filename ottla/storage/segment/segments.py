@@ -20,8 +20,12 @@ class Read(NamedTuple):
     """Complete batches; `records` stays valid as long as a reference to it exists."""
 
     records: memoryview
-    first_batch_offset: int  # base offset of the first batch, or the requested offset if there is none
     next_offset: int  # the first offset not in `records`: where the next read continues
+
+    @property
+    def first_batch_offset(self) -> int:
+        """The base offset of the first batch, or the requested offset if there is none."""
+        return int.from_bytes(self.records[:8], "big") if self.records else self.next_offset
 
 
 class Segments:
@@ -64,6 +68,16 @@ class Segments:
         """Return complete batches from the one that contains `offset` on, below `up_to_offset` (`Log.read`)."""
         segments = self._segments
         segment = self.active
+        file, start = segment.file, segment.hints.get(offset)
+        if (
+            start is not None
+            and up_to_offset >= end_offset
+            and file.fresh_from <= start < file.size <= start + max_bytes
+        ):
+            # The usual read begins where another ended, and takes all that has come since.
+            end = file.size
+            segment.remember(end_offset, end)
+            return tuple.__new__(Read, (file.view()[start:end].toreadonly(), end_offset))
         index = len(segments) - 1
         if offset < segment.base_offset:
             index = self.floor_index(offset)
@@ -72,7 +86,7 @@ class Segments:
         while start is None or start == segment.file.size:
             index += 1  # at the end of a segment, or in a gap of compaction
             if index == len(segments):
-                return Read(NO_BYTES, offset, offset)
+                return Read(NO_BYTES, offset)
             segment = segments[index]
             start = segment.position_of(offset)
         file = segment.file
@@ -84,7 +98,7 @@ class Segments:
             boundary = segment.position_of(up_to_offset)
             limit, limit_offset = (file.size if boundary is None else boundary), up_to_offset
         if start >= limit:
-            return Read(NO_BYTES, offset, offset)
+            return Read(NO_BYTES, offset)
         in_memory = file.size
         if start < file.fresh_from:
             # The read includes the header behind it, so that the kernel is asked once: each question takes a tenth of what a consumer's
@@ -93,14 +107,14 @@ class Segments:
             in_memory = file.in_memory_until(start, size + HEADER_BYTES)
             max_bytes = max(min(in_memory - start, size), min(size, COLD_READ_BYTES) if min_one else 0)
             if not (max_bytes or min_one):
-                return Read(NO_BYTES, offset, offset)
+                return Read(NO_BYTES, offset)
         end = file.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one, in_memory), in_memory)
         if end == start:
-            return Read(NO_BYTES, offset, offset)
+            return Read(NO_BYTES, offset)
         view = file.view()[start:end].toreadonly()
         next_offset = limit_offset if end == limit else file.offset_behind(start, end, in_memory)
         segment.remember(next_offset, end)
-        return Read(view, int.from_bytes(view[:8], "big"), next_offset)
+        return Read(view, next_offset)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that a read_committed consumer of [start, end) must skip."""
