@@ -44,9 +44,7 @@ from ottla.server.world import RealWorld
 from tests.ports import free_ports
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-SLICES = 4_000
-SLICE_US = 60
-REQUESTS = 10_000
+SLICES, SLICE_US, REQUESTS = 4_000, 60, 10_000
 TOPIC, FOLLOWED = "steps", "followed"
 MARK_EPOCH, MARK_OFFSET = 0x7A6B5C4D, 0x1A2B3C4D5E6F7081
 NOW_MS = int(time.time() * 1000)
@@ -143,6 +141,9 @@ class Bench:
         self.dispatcher = listener._dispatcher
         self.components = node.broker.components
         self.partition = self.components.replicas.by_name[TOPIC][0]
+        log = self.partition.leader_log
+        assert log is not None
+        self.log = log
 
     def connect(self) -> tuple[Connection, Sink]:
         connection, sink = Connection(self.listener, self.dispatcher, 1), Sink()
@@ -203,8 +204,7 @@ async def produce_rows(bench: Bench) -> Steps:
     body = frame.index(b"steps") + len(b"steps") + 1
     yield Step("  decode", lambda: decode(buffer, body, len(frame)))
     records = memoryview(bytearray(batch))
-    partition, log = bench.partition, bench.partition.leader_log
-    assert log is not None
+    partition, log = bench.partition, bench.log
     yield Step("  partition.append", lambda: partition.append(records, -1, NOW_MS))
     yield Step("    log.append", lambda: log.append(records, leader_epoch=partition.leader_epoch, now_ms=NOW_MS))
     yield Step("      validate_header with CRC", lambda: validate_header(records, 0, len(records), log.rules, NOW_MS))
@@ -212,7 +212,9 @@ async def produce_rows(bench: Bench) -> Steps:
 
 
 async def fetch_rows(bench: Bench) -> Steps:
-    topic_id = bench.partition.topic_id
+    """The kernel is asked whether the bytes are in memory (mincore), as it is for all that was written before the last check for flushes."""
+    topic_id, log = bench.partition.topic_id, bench.log
+    log.segments.active.file.age()
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     for version in (11, 17):
         topic = FetchTopic(
@@ -225,9 +227,7 @@ async def fetch_rows(bench: Bench) -> Steps:
 
 async def session_rows(bench: Bench) -> Steps:
     """A reader in a session (KIP-227) that asks for each record once, as a follower and the Java consumer do."""
-    partition, version = bench.partition, 17
-    log = partition.leader_log
-    assert log is not None
+    partition, log, version = bench.partition, bench.log, 17
     records = memoryview(bytearray(one_record_batch(bytes(100))))
 
     def asked(session_id: int, epoch: int, offset: int) -> bytes:
@@ -238,6 +238,7 @@ async def session_rows(bench: Bench) -> Steps:
         )
         return frame_of(ApiKey.FETCH, version, request)
 
+    partition.append(records, -1, NOW_MS)
     fetch, sink = await bench.session(asked, lambda: log.log_end_offset - 1)
     fetch()
     await until(lambda: sink.written != b"")  # later, if the turn was spent
@@ -253,9 +254,7 @@ async def session_rows(bench: Bench) -> Steps:
 
 async def follower_rows(bench: Bench) -> Steps:
     """Broker 2 follows: its Fetch for each record, in its session, as the leader serves it."""
-    partition, version = bench.partition, 17
-    log = partition.leader_log
-    assert log is not None
+    partition, log, version = bench.partition, bench.log, 17
     now_ms = bench.components.world.clock.mono_ms()
     partition.become_leader(log, partition.leader_epoch, partition.isr.partition_epoch, (1, 2), (1, 2), now_ms)
     records = memoryview(bytearray(one_record_batch(bytes(100))))
