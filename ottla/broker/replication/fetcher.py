@@ -241,14 +241,15 @@ class LeaderFetcher:
                     # `begin_in_turns` would be slower here: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
-                if i >= ready and data.records and self._disk_job(number, topic_id, data) is not None:
+                key = (topic_id, data.partition_index)
+                followed = self.session.asked(key, number)
+                if followed is None:
+                    continue
+                if i >= ready and data.records and self._disk_job(followed, data) is not None:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
                     self._world.spawn(self._run_disk_jobs(protocol, number, left), f"logs for {self.leader_id}")
                     return
-                key = (topic_id, data.partition_index)
-                followed = self.session.asked(key, number)
-                if followed is not None:
-                    self._handle_partition(key, followed, data)
+                self._handle_partition(key, followed, data)
         except Exception:
             # A mistake of ours in one response must not end replication for good.
             log.exception("An answer of broker %d could not be handled", self.leader_id)
@@ -257,8 +258,7 @@ class LeaderFetcher:
         self._in_flight -= 1
         self._turn()
 
-    def _disk_job(self, number: int, topic_id: bytes, data: PartitionData) -> DiskJob | None:
-        followed = self.session.asked((topic_id, data.partition_index), number)
+    def _disk_job(self, followed: Followed | None, data: PartitionData) -> DiskJob | None:
         own_log = None if followed is None else followed.partition.log
         if own_log is None:
             return None
@@ -272,7 +272,10 @@ class LeaderFetcher:
     ) -> None:
         """Run on several threads: while one waits for the file system, the others proceed."""
         ready = min(len(responses), DISK_JOBS_AT_ONCE)
-        jobs = [job for each in responses[:ready] if (job := self._disk_job(number, *each)) is not None]
+        asked = [
+            (self.session.asked((topic_id, data.partition_index), number), data) for topic_id, data in responses[:ready]
+        ]
+        jobs = [job for each in asked if (job := self._disk_job(*each)) is not None]
         await asyncio.gather(*(self._world.workers.on_disk(job.directory, Priority.ROLL, job.run) for job in jobs))
         self._handle(protocol, number, responses, ready)
 

@@ -268,6 +268,11 @@ def check_batch(buf: memoryview, pos: int, end: int) -> Header:
     size = batch_size(buf, pos, end)
     if size is None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos} is cut short at byte {end}")
+    return check_sized(buf, pos, size)
+
+
+def check_sized(buf: memoryview, pos: int, size: int) -> Header:
+    """Return the header of the batch at `pos`, whose size `batch_size` has found; raise CORRUPT_MESSAGE if its CRC is wrong."""
     header: Header = HEADER.unpack_from(buf, pos)
     found = crc32c(buf[pos + ATTRIBUTES_AT : pos + size])
     if found != header[CRC]:

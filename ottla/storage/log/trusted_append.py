@@ -25,6 +25,7 @@ from ottla.protocol.records.batch import (
     Header,
     batch_size,
     check_batch,
+    check_sized,
 )
 from ottla.protocol.records.control import EndTxnMarker
 from ottla.protocol.records.validate import restamp
@@ -117,13 +118,12 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Ap
     expected = log.log_end_offset
     if log.local_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
-    headers = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
+    headers, total = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
     if not headers:
         return Appended(log.log_end_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
     if expected < log.log_end_offset:
         truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
     first, last = headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
-    total = sum([header[LENGTH] + LOG_OVERHEAD_BYTES for header in headers])
     if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
         # Kafka rejects such a record set; appending its batches one by one has the same result without an error.
         start = 0
@@ -150,16 +150,19 @@ def _offset_around(start: int, view: memoryview) -> int:
     return base if 0 <= base < start <= base + header[LAST_OFFSET_DELTA] else start
 
 
-def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
-    """Read the headers of the complete batches in `view`; a partial one at the end is left out.
+def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> tuple[list[Header], int]:
+    """Return the headers of the complete batches in `view`, and their bytes; a partial one at the end is left out.
 
     They follow offset `expected` - 1, whose batch has leader epoch `epoch`. Epochs in a log never decrease: recovery would end the
     log there.
     """
     headers: list[Header] = []
-    position = 0
-    while (size := batch_size(view, position, len(view))) is not None:
-        header = check_batch(view, position, position + size)
+    position, end = 0, len(view)
+    while position < end:
+        size = batch_size(view, position, end)
+        if size is None:
+            break
+        header = check_sized(view, position, size)
         base, delta, leader_epoch = header[BASE_OFFSET], header[LAST_OFFSET_DELTA], header[PARTITION_LEADER_EPOCH]
         if delta < 0 or base + delta >= OFFSET_MAX:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
@@ -175,7 +178,7 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
         expected = base + delta + 1
         headers.append(header)
         position += size
-    return headers
+    return headers, position
 
 
 def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
@@ -186,7 +189,12 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         segment = log.room.make_room(
             len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms, log.log_end_offset
         )
-    if aborts := _count_aborts(view, headers):
+    aborts = start = 0
+    for header in headers:
+        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
+            aborts += not read_marker(BatchView(view[start : start + header[LENGTH] + LOG_OVERHEAD_BYTES]))[0].committed
+        start += header[LENGTH] + LOG_OVERHEAD_BYTES
+    if aborts:
         _make_room_for_aborts(log, segment, aborts)
     for header in headers:
         epoch = header[PARTITION_LEADER_EPOCH]
@@ -207,16 +215,6 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         start += size
     if not position:
         log.room.on_new_active()
-
-
-def _count_aborts(view: memoryview, headers: list[Header]) -> int:
-    count = start = 0
-    for header in headers:
-        size = header[LENGTH] + LOG_OVERHEAD_BYTES
-        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
-            count += not read_marker(BatchView(view[start : start + size]))[0].committed
-        start += size
-    return count
 
 
 def _make_room_for_aborts(log: Log, segment: Segment, count: int) -> None:
