@@ -242,14 +242,10 @@ class Partition:
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(self)
         if self.alone and self.flush_messages != EVERY_RECORD:
-            watchers = self.watchers
-            if log.advance_high_watermark(log.log_end_offset) and (
-                self._committing.waiting or watchers.consumers or watchers.followers
-            ):
+            if log.advance_high_watermark(log.log_end_offset):
                 self._watermark_raised(within_append=True)
         else:
-            # While all replicas are in sync the watermark waits for the others' next Fetches.
-            if len(self.isr.maximal) <= len(self.followers):
+            if len(self.isr.maximal) <= len(self.followers):  # else only a follower's Fetch can move it
                 self.advance_high_watermark(within_append=True)
             if self.watchers.followers:
                 self.watchers.appended(appended.first_offset, appended.last_offset, self.followers)

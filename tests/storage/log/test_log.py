@@ -553,7 +553,7 @@ def test_batches_seen_by_replay_can_be_taken_apart(tmp_path: Path) -> None:
 
 def test_a_segment_remembers_a_bounded_number_of_places_for_readers_that_come_back(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig())
-    for _ in range(3 * HINTS_MAX + 2):
+    for _ in range(3 * HINTS_MAX):
         append(log, batch())
     for offset in range(log.log_end_offset):
         assert log.read(offset, max_bytes=1).next_offset == offset + 1
