@@ -40,9 +40,6 @@ read_epoch = Struct(">iB").unpack_from
 #: Topic id, and its partitions plus one.
 read_topic = Struct(">16sB").unpack_from
 TOPIC_BYTES = 17
-#: The same, then those of `read_partition` and the topic's tags: a request for one partition.
-ONE_TOPIC = Struct(">16sBiiqiqiBB")
-ONE_TOPIC_BYTES, read_one_topic = ONE_TOPIC.size, ONE_TOPIC.unpack_from
 #: Index, leader epoch, fetch offset, last fetched epoch, log start offset, partition_max_bytes, tags.
 read_partition = Struct(">iiqiqiB").unpack_from
 PARTITION_BYTES = 33
@@ -52,7 +49,7 @@ HEAD = Struct(">iixihiB")
 PARTITION = Struct(">ihqqqBi")
 ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
 pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
-NO_TAG, NO_TAGS = b"\0", [0, 0]
+NO_TAG = b"\0"
 NO_RECORDS = b"\1\0"
 #: Topic ids, and no partition of the request or the response has a name.
 VERSION_MIN = 13
@@ -165,17 +162,6 @@ class RepeatedFetch(SessionReader):
         if buf[last:end] != self._tail or not 0 < topics < 128:
             return False
         partitions = session.partitions
-        if topics == 2 and last - at == ONE_TOPIC_BYTES:
-            topic_id, count, index, epoch, offset, fetched_epoch, start, max_bytes, *tags = read_one_topic(buf, at)
-            one = partitions.get((topic_id, index))
-            if one is not None and count == 2 and tags == NO_TAGS:
-                one.current_leader_epoch, one.fetch_offset, one.last_fetched_epoch = epoch, offset, fetched_epoch
-                one.replica_log_start_offset, one.max_bytes = start, max_bytes
-                if session.id:
-                    session.active[one] = None
-                else:
-                    session.active = {one: None}
-                return True
         named: list[Named] = []
         try:
             for _ in range(topics - 1):
