@@ -47,6 +47,7 @@ class Broker:
         self.wheel = TimerWheel(self.clock)
         self.replicas = self.metadata = self.authorizer = self.quotas = self.world = self
         self.enabled = self.active = False
+        self.tiers = None
         self.wakeups = Wakeups(self.clock)
         self.fetch_max_bytes = 1 << 20
         self.fetch_sessions = FetchSessionCache(10, rng)
