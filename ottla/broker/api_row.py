@@ -32,6 +32,8 @@ class Answered(NamedTuple):
     names: ManyNames | None = None
     #: Makes the fast paths of connections, see server/network/context.py.
     fast_path: Callable[[BrokerComponents], Callable[..., FastPath[Connection] | None]] | None = None
+    #: Called with the handler before its arguments, where clients of older releases have versions that the handler does not know.
+    around: Callable[[LocalHandler, BrokerComponents, Any, RequestContext], Any] | None = None
 
 
 class Forwarded(NamedTuple):
@@ -49,7 +51,9 @@ IN_HANDLER = (InHandler(),)
 
 
 def _handler(broker: BrokerComponents, row: Answered) -> Handler:
-    handler = guarded(broker, row.api_key, row.authorization, partial(row.handler, broker))
+    knows_all = row.around is None or broker.configs.advertised.release.is_newest
+    local = row.handler if row.around is None or knows_all else partial(row.around, row.handler)
+    handler = guarded(broker, row.api_key, row.authorization, partial(local, broker))
     return handler if row.names is None else in_parts(broker.long_work, row.names, handler)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.controller.metadata.configs import ConfigsImage
-from ottla.protocol.features import Advertised
+from ottla.protocol.releases import Advertised
 from ottla.server.config.dynamic import Levels
 from ottla.server.config.key import Values
 from ottla.server.config.node_config import NodeConfig

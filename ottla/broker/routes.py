@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.api import (
+    _older_records,
     cluster_description,
     delete_records,
     describe_client_quotas,
@@ -155,8 +156,8 @@ def _no_topology_descriptions(
 
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, IN_HANDLER, fast_path=RepeatedProduces),
-    Answered(ApiKey.FETCH, fetch.handle, IN_HANDLER, fast_path=RepeatedFetches),
+    Answered(ApiKey.PRODUCE, produce.handle, IN_HANDLER, fast_path=RepeatedProduces, around=_older_records.produce),
+    Answered(ApiKey.FETCH, fetch.handle, IN_HANDLER, fast_path=RepeatedFetches, around=_older_records.fetch),
     Answered(ApiKey.LIST_OFFSETS, log_queries.list_offsets, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, IN_HANDLER, encoder=metadata_encoder),
     Answered(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import WITHOUT_STATE, MetadataDelta, MetadataImage
 from ottla.controller.metadata.topics import RECOVERED
-from ottla.protocol.features import METADATA_VERSION, metadata_version_name
+from ottla.protocol.features import metadata_version_name
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.batch import BatchView
+from ottla.protocol.releases import METADATA_VERSION
 from ottla.storage.files import Files
 from ottla.storage.log_files import mapped_file, spans
 

@@ -67,8 +67,9 @@ class BlockingConnection:
         *,
         receive_buffer_bytes: int | None = None,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
+        software: str = "",
     ) -> None:
-        """Connect. `receive_buffer_bytes` is the socket's buffer, None for the system's.
+        """Connect. `receive_buffer_bytes` is the socket's buffer, None for the system's. `software` is the client id, if it is not given.
 
         Raises:
             SecurityRejected: one side does not accept the other's login.
@@ -89,7 +90,7 @@ class BlockingConnection:
             self._socket.settimeout(RESPONSE_SECONDS_MAX)
             if security.tls is not None:
                 self._socket = security.tls.wrap_socket(self._socket, server_hostname=host)
-            self._carry_out(agree_on_versions(self._wire, client_id, SOFTWARE_VERSION))
+            self._carry_out(agree_on_versions(self._wire, software or client_id, SOFTWARE_VERSION))
             if security.login is not None:
                 self._log_in(security.login)
         except BaseException:

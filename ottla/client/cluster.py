@@ -22,6 +22,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from ottla.protocol.releases import COMMAND_SOFTWARE
 from ottla.server.address import Address, NoAddress, parse_addresses
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
@@ -217,7 +218,9 @@ class ClusterClient:
         for attempt in range(2):  # a broker that restarted has closed the channel that we kept
             channel = self._channels.get(address)
             if channel is None:
-                channel = self._channels[address] = Channel(self.world, host, port, self._client_id, self.security)
+                channel = self._channels[address] = Channel(
+                    self.world, host, port, self._client_id, self.security, COMMAND_SOFTWARE
+                )
                 attempt = 1
             try:
                 response = await channel.request(request, version=version, timeout_ms=limit_ms)

@@ -40,7 +40,7 @@ from ottla.controller.raft.snapshots import SnapshotReader, read_bootstrap
 from ottla.controller.routes import controller_routes
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import DEFAULT, KRAFT_VERSION, MV_CONTROLLER_REGISTRATION, Advertised, supported_levels
+from ottla.protocol.features import KRAFT_VERSION, MV_CONTROLLER_REGISTRATION, supported_levels
 from ottla.protocol.internal_topics.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -51,6 +51,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
 from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.primitives import new_uuid
+from ottla.protocol.releases import DEFAULT, Advertised
 from ottla.protocol.work import Work
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.clock import pause

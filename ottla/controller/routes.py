@@ -27,6 +27,7 @@ from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.scram import describe_scram_credentials
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.releases import CONTROLLER
 from ottla.server.authorization.authorizer import describe_acls
 from ottla.server.authorization.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE
 from ottla.server.network.context import Reply, RequestContext
@@ -156,7 +157,7 @@ def controller_routes(components: ControllerComponents, quorum: Iterable[Route])
     """Return all rows of a controller's listener, bound to the dependencies of one controller."""
     routes = [Route(api_key, partial(handler, components)) for api_key, handler in ROUTES]
     routes += guard_quorum(components, quorum)
-    inner = RouteTable(routes, components.controller.settings.advertised)
+    inner = RouteTable(routes, components.controller.settings.advertised, CONTROLLER)
     return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, components, inner))]
 
 

@@ -19,12 +19,9 @@ from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, Vote
 from ottla.local.add_scram import read_add_scram
 from ottla.node.formatting import new_directory_id, own_voter
 from ottla.protocol.features import (
-    DEFAULT,
     FEATURES,
     KRAFT_VERSION,
-    METADATA_VERSION,
     METADATA_VERSIONS,
-    Advertised,
     default_levels,
     metadata_version_level,
     metadata_version_name,
@@ -32,6 +29,7 @@ from ottla.protocol.features import (
 )
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.primitives import uuid_from_str
+from ottla.protocol.releases import DEFAULT, METADATA_VERSION, Advertised
 from ottla.server.address import parse_address
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig

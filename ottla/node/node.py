@@ -30,6 +30,7 @@ from ottla.node.security import NodeSecurity, NodeUsers, logins_of
 from ottla.node.settings import authorizer, client_quotas, control_settings, detoured, raft_config, registered
 from ottla.node.tables import open_tier_store, table_worker
 from ottla.protocol.api import ApiKey
+from ottla.protocol.releases import BROKER, CONTROLLER
 from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.client_bounds import kept_metrics
 from ottla.server.clock import TimerWheel
@@ -41,6 +42,7 @@ from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from ottla.server.metrics import Registry
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.limited_dispatch import dispatcher as dispatcher_of
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import ClientGate, Listener
 from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
@@ -284,7 +286,7 @@ class Node:
 
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> tuple[list[Listener], Dispatcher]:
         """Bind all endpoints of one role, with one table of routes. They do not accept connections yet."""
-        api_versions = ApiVersionsHandler(self.metadata.features)
+        api_versions = ApiVersionsHandler(self.metadata.features, self.config.advertised)
         table = RouteTable(
             [
                 *routes,
@@ -293,8 +295,9 @@ class Node:
                 Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate),
             ],
             self.config.advertised,
+            BROKER if self.broker is not None and endpoints == self.config.broker_endpoints else CONTROLLER,
         )
-        api_versions.set_routes(table.rows)
+        api_versions.set_routes(table)
         broker = self.broker
         if broker is not None:
             api_versions.controller_versions = lambda: broker.controller.versions
@@ -303,7 +306,7 @@ class Node:
             # With two tables the metrics are those of the broker's routes, because both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))
         self._request_metrics = table.rows
-        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, self.quotas)
+        dispatcher = dispatcher_of(table, self.world.clock, self.world.spawn, self.quotas)
         made = []
         for endpoint in endpoints:
             listener = Listener(

@@ -31,6 +31,7 @@ def parser() -> CommandParser:
         metavar="KEY=VALUE",
         help="A property that wins over the file's.",
     )
+    add_emulate(parser)
     parser.add_argument(
         "--processes",
         type=_processes,
@@ -38,6 +39,25 @@ def parser() -> CommandParser:
         help="A controller and N brokers, a process each, for a machine with many cores (docs/SCALE.md).",
     )
     return parser
+
+
+def add_emulate(parser: argparse.ArgumentParser) -> None:
+    """Add the option --emulate, whose value is a list with one property."""
+    parser.add_argument(
+        "--emulate",
+        type=_emulated,
+        metavar="RELEASE",
+        help="Show clients what this release of Apache Kafka has, 2.1 to 4.4 (docs/EMULATE.md). [default: 4.4]",
+    )
+
+
+def _emulated(text: str) -> list[tuple[str, str]]:
+    from ottla.protocol.releases import UnknownRelease, release_name
+
+    try:
+        return [("ottla.advertised.release", release_name(text))]
+    except UnknownRelease as unknown:
+        raise argparse.ArgumentTypeError(str(unknown)) from None
 
 
 def _processes(text: str) -> int:
@@ -97,6 +117,8 @@ def imported() -> Callable[[list[str]], int]:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
+    if arguments.emulate is not None:
+        arguments.override += arguments.emulate
     properties = properties_of(arguments)
     where = dict.fromkeys(properties, arguments.properties or "default") | dict.fromkeys(
         dict(arguments.override), "--override"

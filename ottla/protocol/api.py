@@ -133,6 +133,18 @@ class ApiKey(IntEnum):
     UNREGISTER_CONTROLLER = 94, 0, 0, 0, BOTH
 
 
+#: Versions before the lowest of Kafka 4.4 that are here for clients of the releases that had them. Those of controllers are not.
+OLDEST = dict.fromkeys(
+    (
+        ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS,
+        ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ),
+    0,
+)  # fmt: skip
+
+
 class Api:
     """One API; `request` and `response` are its message classes."""
 
@@ -152,6 +164,8 @@ class Api:
         self.max_version = max_version
         self.flexible_from = flexible_from
         self.listeners = listeners
+        #: The lowest version that is here, for clients of releases before 4.0 (KIP-896).
+        self.oldest = OLDEST.get(key, min_version)
         # The lowest version in ApiVersions; it may be lower than the lowest version that is served.
         self.advertised_min = min_version if advertised_min is None else advertised_min
         # True if ApiVersions leaves max_version out unless unstable.api.versions.enable is set.

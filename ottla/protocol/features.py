@@ -3,11 +3,7 @@
 Every node sends the levels that it supports (ApiVersions, broker registration); the controller finalizes one level per
 feature. The first feature is metadata.version, which decides the versions of metadata records that may be written. (The
 versions of requests between brokers are negotiated by ApiVersions on each connection.) Levels are Apache Kafka's.
-
-What a node advertises is exactly one release's, so that clients and tools know what to expect. The tables of the project (`api.py`,
-the ones here, `server/config`) are those of the newest release here; a row of an earlier release says what it does not have of
-them. Which one a node advertises is `ottla.advertised.release`, and Kafka's own properties `unstable.api.versions.enable` and
-`unstable.feature.versions.enable` add what that release has and calls unstable.
+Which of them a node has is one release's: `releases.py`.
 """
 
 from __future__ import annotations
@@ -15,98 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.protocol.api import Api, ApiKey
+from ottla.protocol.releases import DEFAULT, METADATA_VERSION, METADATA_VERSION_MIN, Advertised
 
-
-class Release(NamedTuple):
-    """A release of Apache Kafka. `metadata_version`: the level of new clusters, and the highest; `unstable_metadata_version` with unstable features."""
-
-    name: str
-    metadata_version: int
-    unstable_metadata_version: int
-    #: The highest version of each API that ends earlier than in `api.py`; `NO_VERSION` if the release does not have the API.
-    highest: Mapping[ApiKey, int] = {}
-    #: Configurations of brokers, topics and groups that came later.
-    lacks_configs: frozenset[str] = frozenset()
-
-
-NO_VERSION = -1
-
-KAFKA_4_4 = Release("4.4.0", metadata_version=33, unstable_metadata_version=34)
-KAFKA_4_3 = Release(
-    "4.3.1",
-    metadata_version=30,
-    unstable_metadata_version=31,
-    highest={
-        ApiKey.API_VERSIONS: 4,
-        ApiKey.TXN_OFFSET_COMMIT: 5,
-        ApiKey.DELETE_GROUPS: 2,
-        ApiKey.STREAMS_GROUP_HEARTBEAT: 0,
-        ApiKey.STREAMS_GROUP_DESCRIBE: 0,
-        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: NO_VERSION,
-        ApiKey.UNREGISTER_CONTROLLER: NO_VERSION,
-    },
-    lacks_configs=frozenset(
-        {
-            "consumer.assignor.offload.enable",
-            "errors.deadletterqueue.auto.create.topics.enable",
-            "errors.deadletterqueue.copy.record.enable",
-            "errors.deadletterqueue.group.enable",
-            "errors.deadletterqueue.topic.name",
-            "errors.deadletterqueue.topic.name.prefix",
-            "group.consumer.assignor.offload.enable",
-            "group.share.assignor.offload.enable",
-            "group.share.dlq.manager.class.name",
-            "group.streams.acceptable.recovery.lag",
-            "group.streams.assignor.offload.enable",
-            "group.streams.assignors",
-            "group.streams.max.warmup.replicas",
-            "group.streams.min.task.offset.interval.ms",
-            "group.streams.num.warmup.replicas",
-            "group.streams.rack.aware.assignment.tags",
-            "group.streams.task.offset.interval.ms",
-            "group.streams.topology.description.plugin.class",
-            "log.remote.copy.lag.bytes",
-            "log.remote.copy.lag.ms",
-            "max.decompressed.message.bytes",
-            "remote.copy.lag.bytes",
-            "remote.copy.lag.ms",
-            "sasl.oauthbearer.allow.unverified.audience",
-            "sasl.oauthbearer.allow.unverified.issuer",
-            "share.assignor.offload.enable",
-            "streams.acceptable.recovery.lag",
-            "streams.assignor.name",
-            "streams.assignor.offload.enable",
-            "streams.num.warmup.replicas",
-            "streams.rack.aware.assignment.tags",
-            "streams.task.offset.interval.ms",
-        }
-    ),
-)
-
-#: The releases by the values of ottla.advertised.release; the default is the first.
-RELEASES = {release.name: release for release in (KAFKA_4_4, KAFKA_4_3)}
-
-
-class Advertised(NamedTuple):
-    """The release that a node advertises and serves, with or without its unstable parts."""
-
-    release: Release = KAFKA_4_4
-    unstable_apis: bool = False
-    unstable_features: bool = False
-
-    def highest_version(self, api: Api) -> int:
-        """Return the highest version of an API, or NO_VERSION."""
-        stable = api.max_version - 1 if api.latest_unstable and not self.unstable_apis else api.max_version
-        return min(stable, self.release.highest.get(api.key, stable))
-
-    @property
-    def metadata_version(self) -> int:
-        """The highest metadata.version, which is also that of a new cluster."""
-        return self.release.unstable_metadata_version if self.unstable_features else self.release.metadata_version
-
-
-METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
@@ -154,14 +60,11 @@ METADATA_VERSIONS = (
     MetadataVersion(34, "4.5-IV0"),  # configurations of groups are validated by the broker that forwards them
 )
 
-METADATA_VERSION_MIN = METADATA_VERSIONS[0].level
 #: Since when controllers register (KIP-919), and since when metadata has the directories of replicas (KIP-858) and those of
 #: brokers that get no new ones (KIP-1066).
 MV_CONTROLLER_REGISTRATION = 15
 MV_DIRECTORIES = 17
 MV_CORDONED = 30
-#: What a node supports if nothing is configured.
-DEFAULT = Advertised()
 
 _BY_LEVEL = {version.level: version for version in METADATA_VERSIONS}
 assert list(_BY_LEVEL) == list(range(METADATA_VERSION_MIN, METADATA_VERSIONS[-1].level + 1))
@@ -198,17 +101,36 @@ FEATURES = {
 
 
 def supported_levels(advertised: Advertised = DEFAULT) -> dict[str, tuple[int, int]]:
-    """Lowest and highest supported level by feature, as a node advertises them. Of other features Kafka has no unstable levels yet."""
-    latest = advertised.release.metadata_version
-    ranges = {name: (0, feature.default_level(latest)) for name, feature in FEATURES.items()}
+    """Lowest and highest level by feature that a node supports. Of other features than metadata.version Kafka has no unstable levels yet."""
+    release = advertised.release
+    latest = release.metadata_version
+    ranges = {
+        name: (0, max(feature.default_level(latest), release.features.get(name, (0, 0))[1]))
+        for name, feature in FEATURES.items()
+        if release.is_newest or release.has_zookeeper or name in release.features or name == KRAFT_VERSION
+    }
     return {METADATA_VERSION: (METADATA_VERSION_MIN, advertised.metadata_version)} | ranges
+
+
+def shown_levels(advertised: Advertised, supported: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return what a release shows to clients of the levels that a node supports: before 4.0 metadata.version has lower ones, which are not here."""
+    release = advertised.release
+    if release.is_newest:
+        return dict(supported)
+    return {
+        name: (low, supported[name][1] if name == METADATA_VERSION else high)
+        for name, (low, high) in release.features.items()
+        if name in supported
+    }
 
 
 def default_levels(metadata_version: int | None = None, advertised: Advertised = DEFAULT) -> dict[str, int]:
     """Return the levels of a new cluster; kraft.version is the quorum's own and depends on how it was formatted."""
     level = advertised.metadata_version if metadata_version is None else metadata_version
     supported = min(level, advertised.release.metadata_version)
-    return {METADATA_VERSION: level} | {name: each.default_level(supported) for name, each in FEATURES.items()}
+    known = supported_levels(advertised)
+    levels = {name: each.default_level(supported) for name, each in FEATURES.items() if name in known}
+    return {METADATA_VERSION: level} | levels
 
 
 def metadata_version_name(level: int) -> str:

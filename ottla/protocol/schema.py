@@ -189,7 +189,7 @@ def api_message(key: int) -> Callable[[type[T]], type[T]]:
     """Declare a request or a response. The API's row in protocol/api.py has their versions, and which of them are flexible."""
     api = APIS[ApiKey(key)]
     flexible = NONE if api.flexible_from is None else Versions(api.flexible_from, OPEN_END)
-    info = MessageInfo(key, Versions(api.min_version, api.max_version), flexible)
+    info = MessageInfo(key, Versions(api.oldest, api.max_version), flexible)
     return lambda cls: _slotted(cls, info)
 
 

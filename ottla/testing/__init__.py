@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.protocol.api import ApiKey
     from ottla.protocol.errors import ErrorCode
+    from ottla.protocol.releases import KAFKA_VERSIONS
     from ottla.testing.clients import Clients, SeenRecord
     from ottla.testing.cluster import Cluster
     from ottla.testing.errors import WrongUse
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.testing.snapshots import ClusterSnapshot
 
 __all__ = [
+    "KAFKA_VERSIONS",
     "ApiKey",
     "Clients",
     "Cluster",
@@ -55,6 +57,7 @@ _MODULES = {
     "Cluster": "ottla.testing.cluster",
     "ClusterSnapshot": "ottla.testing.snapshots",
     "ErrorCode": "ottla.protocol.errors",
+    "KAFKA_VERSIONS": "ottla.protocol.releases",
     "KafkaContainer": "ottla.testing.kafka",
     "SeenRecord": "ottla.testing.clients",
     "WrongUse": "ottla.testing.errors",

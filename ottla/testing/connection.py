@@ -10,6 +10,7 @@ from typing import Any
 from ottla.client.blocking import BlockingConnection, BlockingLogin, BlockingSecurity
 from ottla.local.secure_files import ADMIN, MECHANISM, NODE_MECHANISM, SecureFiles
 from ottla.protocol.api import ApiKey
+from ottla.protocol.releases import NODE_SOFTWARE
 from ottla.server.network.wire import api_of
 from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
 
@@ -23,7 +24,7 @@ class ClusterConnection:
         self, host: str, port: int, secure: SecureFiles | None, user: str = ADMIN, mechanism: str = MECHANISM
     ) -> None:
         security = BlockingSecurity() if secure is None else _security(secure, user, mechanism)
-        self._connection = BlockingConnection(host, port, CLIENT_ID, security)
+        self._connection = BlockingConnection(host, port, CLIENT_ID, security, software=NODE_SOFTWARE)
 
     def __enter__(self) -> ClusterConnection:
         return self

@@ -51,12 +51,14 @@ def kafka_proc(
     secure: bool = False,
     scope: Scope = "session",
     shared: bool | None = None,
+    version: str | None = None,
 ) -> Fixture[Cluster]:
     """Return a fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file.
 
     With pytest-xdist one of the session's scope is `shared` by all workers, unless it is cuttable: its nodes are not there to be broken.
+    `version` is the release of Apache Kafka that clients find, as "2.8" (docs/EMULATE.md).
     """
-    return _cluster(nodes, properties, cuttable, secure, scope, shared)
+    return _cluster(nodes, properties, cuttable, secure, scope, shared, version)
 
 
 def kafka_cluster(
@@ -67,9 +69,10 @@ def kafka_cluster(
     secure: bool = False,
     scope: Scope = "session",
     shared: bool | None = None,
+    version: str | None = None,
 ) -> Fixture[Cluster]:
     """Return a running cluster of three nodes, or as many as the command line or the ini file sets."""
-    return _cluster(nodes, properties, cuttable, secure, scope, shared)
+    return _cluster(nodes, properties, cuttable, secure, scope, shared, version)
 
 
 def _cluster(
@@ -79,12 +82,13 @@ def _cluster(
     secure: bool,
     scope: Scope,
     shared: bool | None,
+    version: str | None,
 ) -> Fixture[Cluster]:
     @pytest.fixture(scope=scope)
     def cluster(
         request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[Cluster | Attached]:
-        yield from running_cluster(request, tmp_path_factory, nodes, properties, cuttable, secure, shared)
+        yield from running_cluster(request, tmp_path_factory, nodes, properties, cuttable, secure, shared, version)
 
     return cluster
 
@@ -97,8 +101,9 @@ def running_cluster(
     cuttable: bool = False,
     secure: bool = False,
     shared: bool | None = None,
+    version: str | None = None,
 ) -> Iterator[Cluster | Attached]:
-    """Run the cluster of a fixture, of which this is the body: its scope is the request's."""
+    """Run the cluster of a fixture, of which this is the body: its scope is the request's, and so is its release if that has one as parameter."""
     _skip_on_windows()
     from ottla.testing.cluster import Cluster
     from ottla.testing.shared import WantedCluster, ask
@@ -107,7 +112,7 @@ def running_cluster(
     wanted = WantedCluster(
         str(request.fixturename),
         nodes or int(config.getoption("kafka_nodes") or config.getini("kafka_nodes")),
-        configured(config) | dict(properties or {}),
+        configured(config) | emulated(config, getattr(request, "param", version)) | dict(properties or {}),
         secure or bool(config.getoption("kafka_secure")),
     )
     at = getattr(config, "workerinput", {}).get("kafka_share")
@@ -129,6 +134,19 @@ def running_cluster(
         per_node=dict.fromkeys(range(1, wanted.nodes + 1), wanted.properties),
     )
     yield from _running(request, started, directory)
+
+
+def emulated(config: pytest.Config, version: str | None) -> dict[str, str]:
+    """Return the property of the release that clients find: the fixture's own, or that of the command line or of the ini file."""
+    wanted = version or config.getoption("kafka_version") or config.getini("kafka_version")
+    if not wanted:
+        return {}
+    from ottla.protocol.releases import UnknownRelease, release_name
+
+    try:
+        return {"ottla.advertised.release": release_name(str(wanted))}
+    except UnknownRelease as unknown:
+        raise pytest.UsageError(f"kafka_version: {unknown}") from None
 
 
 def _skip_on_windows() -> None:

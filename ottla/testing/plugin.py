@@ -29,6 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--kafka-secure", action="store_true", help="TLS, logins and ACLs; see Cluster.client_settings")
     group.addoption("--kafka-bootstrap", metavar="HOST:PORT", help="the running cluster of kafka_noproc")
+    group.addoption(
+        "--kafka-version", metavar="RELEASE", help="the release of Kafka that clusters look like to clients"
+    )
+    parser.addini("kafka_version", "the release of Kafka that clusters look like to clients", default="")
     parser.addini("kafka_nodes", "nodes of kafka_cluster", default="3")
     parser.addini("kafka_properties", "properties for every node, a line each", type="linelist")
     parser.addini("kafka_bootstrap", "the running cluster of kafka_noproc", default="")

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from ottla import __version__
 from ottla.client.cluster import ClusterClient
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.releases import COMMAND_SOFTWARE
 from ottla.server.address import Address
-from ottla.server.network.client import SOFTWARE_NAME
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.traffic.entries import Entry, EntryReader
 from ottla.traffic.relay import RelaySide
@@ -27,7 +27,7 @@ async def replay_to(cluster: ClusterClient, entries: AsyncIterator[Entry], repor
     cluster.doing = "reading the cluster's brokers"
     async with cluster.limit():
         await cluster.metadata([])
-        served = await cluster.request(ApiVersionsRequest(SOFTWARE_NAME, __version__))
+        served = await cluster.request(ApiVersionsRequest(COMMAND_SOFTWARE, __version__))
     versions = ServedVersions({row.api_key: (row.min_version, row.max_version) for row in served.api_keys})
     places = {node: Address(host, port) for node, (host, port) in cluster.brokers.items()}
     inbox = ReceiveBuffer()

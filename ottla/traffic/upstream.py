@@ -7,9 +7,10 @@ from typing import Any
 
 from ottla import __version__
 from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.releases import COMMAND_SOFTWARE
 from ottla.server.address import Address
 from ottla.server.network.channel_protocol import carried_out
-from ottla.server.network.client import CONNECT_TIMEOUT_MS, SOFTWARE_NAME
+from ottla.server.network.client import CONNECT_TIMEOUT_MS
 from ottla.server.network.frames import Buffer as FrameBuffer
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.peer_security import ClientLogin, LoginRejected, PeerSecurity
@@ -76,7 +77,7 @@ class _Handshake:
         side.on_closed = lambda: self.fail(ChannelClosed(f"{where} has closed the connection"))
 
     async def log_in(self, login: ClientLogin, host: str) -> None:
-        await carried_out(agree_on_versions(self._wire, SOFTWARE_NAME, __version__), self._send)
+        await carried_out(agree_on_versions(self._wire, COMMAND_SOFTWARE, __version__), self._send)
         version = self._wire.agreed(APIS[ApiKey.SASL_AUTHENTICATE])
         await login.log_in(host, self._wire.where, self._send, version)
 

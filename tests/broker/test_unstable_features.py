@@ -6,7 +6,6 @@ import pytest
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import METADATA_VERSION
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -15,6 +14,7 @@ from ottla.protocol.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )
 from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest
+from ottla.protocol.releases import METADATA_VERSION
 from tests.broker.conftest import start_node, stop_node
 from tests.broker.wire import Wire
 from tests.server.handlers.kafka_tables import TABLES, versions

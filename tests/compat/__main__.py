@@ -37,6 +37,7 @@ from tests.compat import (
     random_groups,
     tools,
     upgrade,
+    versions,
     workflows,
 )
 from tests.compat.ecosystem import suite as ecosystem
@@ -168,6 +169,14 @@ def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]
     print(f"# {made.summary}")
     result = "FAIL" if made.differences else "PASS"
     return [report(Outcome("authorization", result, time.monotonic() - begin, f"{len(made.differences)} differences"))]
+
+
+def run_versions(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Emulated releases beside the live brokers; the names are releases, such as 2.8."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"the comparison of versions is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    return versions.outcomes(names, report)
 
 
 def run_images(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
@@ -428,6 +437,7 @@ SUITES = {
     "authorization": run_authorization,
     "client-lines": run_client_lines,
     "images": run_images,
+    "versions": run_versions,
     "mixed": run_mixed,
     "mirror": run_mirror,
     "tools": run_tools,

@@ -77,9 +77,9 @@ class Node:
         self.metadata.leader_watchers.append(self.channel.leader_changed)
         self.lifecycle = self.broker(node_id, previous_broker_epoch=previous_broker_epoch)
         api_versions = ApiVersionsHandler(self.metadata.features)
-        routes = [*self.node.routes(), Route(ApiKey.API_VERSIONS, api_versions)]
-        api_versions.set_routes(routes)
-        dispatcher = Dispatcher(RouteTable(routes), world.clock, world.spawn)
+        table = RouteTable([*self.node.routes(), Route(ApiKey.API_VERSIONS, api_versions)])
+        api_versions.set_routes(table)
+        dispatcher = Dispatcher(table, world.clock, world.spawn)
         self.listener = Listener(
             world,
             Endpoint("CONTROLLER", "127.0.0.1", self.port),

@@ -15,7 +15,7 @@ def test_row_agrees_with_the_classes(api: Api) -> None:
     for cls in (api.request, api.response):
         info = info_of(cls)
         assert info.key == api.key
-        assert info.versions == (api.min_version, api.max_version)
+        assert info.versions == (api.oldest, api.max_version)
         flexible_from = 32767 if api.flexible_from is None else api.flexible_from
         assert [version >= flexible_from for version in info.versions.all()] == [
             version in info.flexible for version in info.versions.all()

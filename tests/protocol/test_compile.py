@@ -102,7 +102,7 @@ def test_versions_that_do_not_exist_are_refused() -> None:
     with pytest.raises(UnsupportedVersion, match="HeartbeatRequest has versions 0-4, not 5"):
         encoder(HeartbeatRequest, 5)
     with pytest.raises(UnsupportedVersion):
-        decoder(ProduceRequest, 2)
+        decoder(ProduceRequest, 14)
     with pytest.raises(TypeError, match="a struct inside messages"):
         decoder(TopicProduceData, 9)
 

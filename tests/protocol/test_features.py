@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol import features
-from ottla.protocol.features import (
-    FEATURES,
-    KAFKA_4_3,
-    METADATA_VERSION,
-    METADATA_VERSIONS,
-    Advertised,
-    default_levels,
-    supported_levels,
-)
+from ottla.protocol.features import FEATURES, METADATA_VERSIONS, default_levels, supported_levels
+from ottla.protocol.releases import METADATA_VERSION, RELEASES, Advertised
 from tests.protocol.catalog import DATA
 
 FACTS = [line.split() for line in (DATA / "protocol_facts.txt").read_text().splitlines()]
@@ -27,21 +20,21 @@ def test_metadata_version(level: int) -> None:
     assert (own.name, str(own.changed).lower()) == (name, changed)
     assert features.register_broker_record_version(level) == int(register)
     assert features.partition_record_version(level) == int(partition) == int(change)
-    levels = default_levels(level, Advertised(KAFKA_4_3))
+    levels = default_levels(level, Advertised(RELEASES["4.3.1"]))
     ours = ",".join(f"{feature}={levels[feature]}" for feature in sorted(FEATURES))
     assert f"{{{ours}}}" == defaults
 
 
 def test_latest_is_that_of_4_3() -> None:
-    assert [["latest", str(KAFKA_4_3.metadata_version)]] == [words for words in FACTS if words[0] == "latest"]
-    assert features.metadata_version_name(KAFKA_4_3.metadata_version) == "4.3-IV0"
+    assert [["latest", str(RELEASES["4.3.1"].metadata_version)]] == [words for words in FACTS if words[0] == "latest"]
+    assert features.metadata_version_name(RELEASES["4.3.1"].metadata_version) == "4.3-IV0"
 
 
 @pytest.mark.parametrize("words", [words for words in FACTS if words[0] == "feature"], ids=lambda words: words[1])
 def test_feature(words: list[str]) -> None:
     _, name, latest, *dependencies = words
     feature = FEATURES[name]
-    assert supported_levels(Advertised(KAFKA_4_3))[name] == (0, int(latest))
+    assert supported_levels(Advertised(RELEASES["4.3.1"]))[name] == (0, int(latest))
     for level, text in enumerate(dependencies[1:]):
         assert text == (f"{{metadata.version={feature.needs[level]}}}" if feature.needs[level] else "{}")
 

@@ -15,6 +15,7 @@ from ottla.protocol.schema import info_of
 from tests.needs import skip_because
 from tests.protocol.catalog import DATA, every_version, golden
 from tests.protocol.from_json import from_json
+from tests.protocol.test_messages import before_4_0
 from tests.protocol.tools import make_golden
 
 CASES = {cls: list(cases) for cls, cases in groupby(golden(), lambda case: case.cls)}
@@ -46,7 +47,9 @@ def test_our_json_is_kafkas(cls: type[Any]) -> None:
 
 def test_every_version_of_every_message_has_golden_bytes() -> None:
     checked = {(case.cls.__name__, case.version) for case in golden()}
-    unchecked = {(cls.__name__, version) for cls, version in every_version()} - checked
+    unchecked = {
+        (cls.__name__, version) for cls, version in every_version() if version not in before_4_0(cls)
+    } - checked
     # new in 4.4, whose kafka-metadata jar cannot be had
     assert unchecked == {("UnregisterControllerRecord", 0)}
 

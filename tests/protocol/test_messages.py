@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import ottla.protocol.messages
+from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.json_form import json_name
 from ottla.protocol.schema import UNSET, ZERO_UUID, Field, WireType, fields, info_of, parse_versions
 from tests.protocol.catalog import DATA, messages
@@ -38,10 +39,10 @@ class Fact:
 
 
 @cache
-def facts() -> dict[str, Fact]:
+def facts(file: str = "message_facts.txt") -> dict[str, Fact]:
     tops: dict[str, Fact] = {}
     open_facts: list[Fact] = []
-    for line in (DATA / "message_facts.txt").read_text().splitlines():
+    for line in (DATA / file).read_text().splitlines():
         depth = len(line) - len(line.lstrip())
         fact = Fact(line.split())
         open_facts = [*open_facts[:depth], fact]
@@ -62,19 +63,61 @@ def test_declaration_says_what_the_specification_says(name: str) -> None:
     info = info_of(cls)
     key = fact.get("key")
     assert info.key == (None if key is None else int(key))
-    assert str(info.versions) == fact.get("versions")
+    present = fact.versions("versions")
+    assert present == {version for version in info.versions.all() if version not in before_4_0(cls)}
     assert str(info.flexible) == fact.get("flexible")
     common = {nested.words[1]: nested.nested for nested in fact.nested if nested.words[0] == "struct"}
-    check_struct(
-        cls, [nested for nested in fact.nested if nested.words[0] != "struct"], set(info.versions.all()), common
-    )
+    check_struct(cls, [nested for nested in fact.nested if nested.words[0] != "struct"], present, common)
+
+
+def before_4_0(cls: type[Any]) -> range:
+    """Return the versions of a message that Kafka 4.0 removed (KIP-896), and that are here for clients of older releases."""
+    key = info_of(cls).key
+    if key is None or not cls.__name__.endswith(("Request", "Response")):
+        return range(0)
+    return range(APIS[ApiKey(key)].oldest, APIS[ApiKey(key)].min_version)
+
+
+OLDER = facts("older_message_facts.txt")
+
+
+def test_older_versions_are_those_of_apache_kafka_3_9() -> None:
+    ours = {name: list(before_4_0(cls)) for name, cls in messages().items() if before_4_0(cls)}
+    assert ours == {
+        name: [v for v in fact.versions("versions") if v < min(facts()[name].versions("versions"))]
+        for name, fact in OLDER.items()
+    }
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_an_older_version_is_what_its_specification_says(name: str) -> None:
+    fact, cls = OLDER[name], messages()[name]
+    assert str(info_of(cls).flexible) == fact.get("flexible")
+    check_fields(cls, fact.nested, set(before_4_0(cls)))
+
+
+def check_fields(cls: type[Any], specified: list[Fact], present: set[int]) -> None:
+    """Check the names, types and versions of fields; what was said of defaults does not go over the wire."""
+    specified = [fact for fact in specified if fact.versions("versions") & present]
+    own_fields = [own for own in fields(cls) if any(version in own.versions for version in present)]
+    assert [json_name(own.name).lower() for own in own_fields] == [fact.words[0].lower() for fact in specified]
+    for own, fact in zip(own_fields, specified, strict=True):
+        where, versions = f"{cls.__name__}.{own.name}", fact.versions("versions") & present
+        assert fact.words[1] in wire_names(own.type), where
+        assert {version for version in present if version in own.versions} == versions, where
+        assert nullable(own) & versions == fact.versions("nullable") & versions, where
+        assert own.tag is None, where
+        struct = own.type.struct or (own.type.item and own.type.item.struct)
+        if struct:
+            check_fields(struct, fact.nested, versions)
 
 
 def check_struct(cls: type[Any], specified: list[Fact], present: set[int], common: dict[str, list[Fact]]) -> None:
     """`present`: the versions of the message in which the struct appears; only these count."""
     specified = [fact for fact in specified if fact.versions("versions") & present]
-    assert [json_name(own.name).lower() for own in fields(cls)] == [fact.words[0].lower() for fact in specified]
-    for own, fact in zip(fields(cls), specified, strict=True):
+    own_fields = [own for own in fields(cls) if any(version in own.versions for version in present)]
+    assert [json_name(own.name).lower() for own in own_fields] == [fact.words[0].lower() for fact in specified]
+    for own, fact in zip(own_fields, specified, strict=True):
         where = f"{cls.__name__}.{own.name}"
         versions = fact.versions("versions") & present
         assert fact.words[1] in wire_names(own.type), where

@@ -109,7 +109,7 @@ RUN_BY: dict[tuple[str, str], str] = {
     )},
     **{("docs/TESTING.md", f"# {name}"): PLUGIN for name in (
         "test_orders.py", "test_stock.py", "conftest.py", "test_outage.py", "test_stock_sold.py", "test_with_unittest.py",
-        "test_with_asyncio.py", "test_with_container.py", "test_lost_acknowledgement.py", "test_typed.py",
+        "test_with_asyncio.py", "test_with_container.py", "test_lost_acknowledgement.py", "test_typed.py", "test_versions.py",
     )},
     **{("docs/SPARK_START.md", name): "tests/pipeline/test_ten_minutes.py::test_the_page_leads_to_typed_rows" for name in (
         "ottla dev --nodes 1 --registry", "# write_orders.py", "# read_orders.py", "python write_orders.py",
@@ -149,6 +149,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
                 "files of these names: tests/ottla/cli/commands/test_console.py makes its own"
             ),
         },
+        "docs/EMULATE.md": {"ottla dev --nodes 1 --emulate 2.8": f"{UNTIL}: tests/ottla/testing/test_emulated.py"},
         "docs/GITOPS.md": {
             "ottla apply --example > cluster.yml": f"{APPLY} applies the example to a cluster with logins"
         },

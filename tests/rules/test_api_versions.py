@@ -1,4 +1,4 @@
-"""ApiVersions of each kind of listener beside Apache Kafka's, of each release that can be advertised: no more and no less."""
+"""ApiVersions of each kind of listener beside Apache Kafka's, of each release that was asked: no more and no less."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from ottla.broker.routes import ROUTES
 from ottla.broker.telemetry.client_telemetry import TELEMETRY_APIS
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
-from ottla.protocol.api import ApiKey
-from ottla.protocol.features import METADATA_VERSION, RELEASES, Advertised, default_levels, supported_levels
-from ottla.server.network.route import Route, RouteTable
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.features import default_levels, shown_levels, supported_levels
+from ottla.protocol.releases import BETWEEN_NODES, METADATA_VERSION, RELEASES, Advertised
+from ottla.server.network.route import Route, RouteTable, advertised_min
 from tests.server.handlers.kafka_tables import TABLES, versions
 
 EVERYWHERE = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -22,8 +23,11 @@ def served(listener: str, advertised: Advertised) -> dict[int, tuple[int, int]]:
         keys += [row.api_key for row in ROUTES if row.api_key not in TELEMETRY_APIS]
     else:
         keys += [key for key, _ in CONTROLLER_ROUTES] + [*raft_routes.READERS, ApiKey.DESCRIBE_QUORUM, ApiKey.ENVELOPE]
-    table = RouteTable([Route(key, lambda request, context: None) for key in keys], advertised)
-    return {int(route.api_key): (route.advertised_min, route.max_version) for route in table.rows}
+    table = RouteTable([Route(key, lambda request, context: None) for key in keys], advertised, listener)
+    limits = table.limits
+    if limits is None:
+        limits = {int(route.api_key): (route.min_version, route.max_version) for route in table.rows}
+    return {key: (advertised_min(key, low), high) for key, (low, high) in limits.items()}
 
 
 @pytest.mark.parametrize("release", TABLES)
@@ -38,13 +42,27 @@ def test_a_listener_has_the_versions_of_the_release(release: str, listener: str)
 @pytest.mark.parametrize("release", TABLES)
 def test_the_features_are_those_of_the_release(release: str) -> None:
     table, stable = TABLES[release], Advertised(RELEASES[release])
-    assert supported_levels(stable) == table.supported
+    supported = supported_levels(stable)
+    assert supported == table.supported == shown_levels(stable, supported)
     # Kafka's nodes had configured voters: their kraft.version is 0, which is not among the finalized ones.
     assert default_levels(advertised=stable) == table.finalized | {"kraft.version": 1}
     unstable, level = stable._replace(unstable_features=True), table.unstable_metadata_version
-    assert supported_levels(unstable) == table.supported | {METADATA_VERSION: (7, level)}
+    supported = supported_levels(unstable)
+    assert supported == table.supported | {METADATA_VERSION: (7, level)} == shown_levels(unstable, supported)
     assert default_levels(advertised=unstable) == table.finalized | {"kraft.version": 1, METADATA_VERSION: level}
 
 
-def test_each_release_that_can_be_advertised_has_its_table() -> None:
-    assert TABLES.keys() == RELEASES.keys()
+@pytest.mark.parametrize("release", [name for name in RELEASES if name not in TABLES])
+def test_a_broker_serves_every_stable_version_that_an_older_release_lists(release: str) -> None:
+    """Client telemetry is listed once there is a subscription."""
+    kafka = {key: each for key, each in RELEASES[release].apis["broker"].items() if key not in TELEMETRY_APIS}
+    ours = served("broker", Advertised(RELEASES[release]))
+    assert ours == {
+        key: (
+            advertised_min(
+                key, max(low, APIS[ApiKey(key)].oldest) if key in APIS and key not in BETWEEN_NODES else low
+            ),
+            high,
+        )
+        for key, (low, high) in kafka.items()
+    }

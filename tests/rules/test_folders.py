@@ -13,6 +13,7 @@ COVERED_IN = {
     "ottla/registry/formats": "tests/ottla/registry",
     "ottla/registry/rest": "tests/ottla/registry",
     "protocol/messages": "tests/protocol",
+    "protocol/release_tables": "tests/protocol",
     "server/config/tables": "tests/server/config",
 }
 

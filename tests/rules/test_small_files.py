@@ -11,6 +11,7 @@ FILE_LINES_MIN = 40
 #: Folders whose small files are not counted, and why.
 REASONS = {
     "protocol/messages": "one file for each API: its request and its response",
+    "protocol/release_tables": "one file for each release, which a program writes",
 }
 #: How many small files each other folder has, those below it included. A number may only fall; a new small file belongs into
 #: the file of the thing that it is about.

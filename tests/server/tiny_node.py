@@ -11,14 +11,15 @@ from typing import Any
 
 from ottla.protocol.api import encode_request_header
 from ottla.protocol.compile import encode
-from ottla.protocol.features import DEFAULT, Advertised
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.releases import DEFAULT, Advertised
 from ottla.server.clock import TimerWheel
 from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.context import Answer, Reply, RequestContext
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.limited_dispatch import dispatcher as dispatcher_of
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener, ServerTls
 from ottla.server.network.route import Route, RouteTable
@@ -118,12 +119,12 @@ async def tiny_node(
     """Heartbeat and ApiVersions, and what else the test brings. With `login_rules` its clients have to log in."""
     real = RealWorld(asyncio.get_running_loop())
     heartbeats = Heartbeats()
-    api_versions = ApiVersionsHandler(lambda: Features({}, {}))
+    api_versions = ApiVersionsHandler(lambda: Features({}, {}), advertised)
     table = RouteTable([Route(HEARTBEAT, heartbeats), Route(API_VERSIONS, api_versions), *routes], advertised)
-    api_versions.set_routes(table.rows)
+    api_versions.set_routes(table)
     limits = limits or ConnectionLimits()
     wheel = TimerWheel(real.world.clock)
-    dispatcher = Dispatcher(table, real.world.clock, real.world.spawn)
+    dispatcher = dispatcher_of(table, real.world.clock, real.world.spawn)
     endpoint = endpoint or Endpoint("PLAINTEXT", "127.0.0.1", port)
     logins = None if login_rules is None else Logins(login_rules, dispatcher, real.world, wheel)
     server_tls = tls and tls(real.world)

@@ -110,13 +110,13 @@ class Replica:
         self.state = State(self.truth, self.number, self.life)
         self.raft = RaftNode(world, self.config, DATA, self.state)
         api_versions = ApiVersionsHandler(lambda: Features({"kraft.version": (0, 1)}, {}))
-        routes = [*quorum_routes(self.raft), Route(ApiKey.API_VERSIONS, api_versions)]
-        api_versions.set_routes(routes)
+        table = RouteTable([*quorum_routes(self.raft), Route(ApiKey.API_VERSIONS, api_versions)])
+        api_versions.set_routes(table)
         endpoint = self.config.endpoints[0]
         listener = Listener(
             world,
             Endpoint(endpoint.name, endpoint.host, endpoint.port),
-            Dispatcher(RouteTable(routes), world.clock, world.spawn),
+            Dispatcher(table, world.clock, world.spawn),
             ConnectionLimits(),
             ReceiveBuffer(1 << 20),
             TimerWheel(world.clock),

@@ -29,6 +29,8 @@ FOLDERS = {
     FLINK: ("pom-flink.xml", "flink-core-1.20.0.jar"),
 }
 FETCH_SECONDS_MAX = 600
+#: Kafka before 2.4 was not built for Scala 2.13.
+SCALA = {"2.1.1": "2.12"}
 
 
 class OracleUnavailable(Exception):
@@ -95,7 +97,12 @@ def _release(folder: Path) -> str:
 
 
 def _contents(folder: Path) -> tuple[str, str]:
-    return FOLDERS.get(folder, ("pom.xml", f"kafka_2.13-{_release(folder)}.jar"))
+    release = _release(folder)
+    return FOLDERS.get(folder, ("pom.xml", f"kafka_{_scala(release)}-{release}.jar"))
+
+
+def _scala(release: str) -> str:
+    return SCALA.get(release, "2.13")
 
 
 def _fetched(folder: Path) -> bool:
@@ -116,6 +123,7 @@ def _fetch(folder: Path) -> None:
         f"-DoutputDirectory={part}",
         "-DincludeScope=runtime",
         f"-Dkafka.version={_release(folder)}",
+        f"-Dscala.version={_scala(_release(folder))}",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
     if done.returncode != 0:

@@ -97,14 +97,14 @@ def run_java(source: Path, *args: str, timeout_s: float = 120) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s).stdout
 
 
-def compiled(source: Path, more_jars: str = "") -> Path:
-    """The folder with the classes of one Java file."""
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+def compiled(source: Path, more_jars: str = "", version: str = VERSION) -> Path:
+    """The folder with the classes of one Java file, compiled against the jars of a release."""
+    digest = hashlib.sha256(source.read_bytes() + version.encode()).hexdigest()[:16]
     classes = CACHE / "java" / f"{source.stem}-{digest}"
     if not (classes / f"{source.stem}.class").exists():
         classes.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            ["javac", "-nowarn", "-cp", f"{classpath()}:{more_jars}", "-d", str(classes), str(source)],
+            ["javac", "-nowarn", "-cp", f"{classpath(version)}:{more_jars}", "-d", str(classes), str(source)],
             check=True,
             capture_output=True,
             text=True,

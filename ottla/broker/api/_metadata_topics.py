@@ -11,7 +11,7 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from ottla.broker.components import BrokerComponents
@@ -137,3 +137,13 @@ class TopicsOfMetadata:
             isr_nodes=isr,
             offline_replicas=self._broker.metadata.offline_replicas(partition, self._listener),
         )
+
+
+def controller_id(broker: BrokerComponents, live: Collection[int]) -> int:
+    """Return the broker that clients are to take for the controller; -1 if none is alive.
+
+    Any broker forwards to the active controller, so this broker names itself if it is not fenced. With ZooKeeper all brokers named the same one.
+    """
+    if broker.node_id in live and not broker.configs.advertised.release.has_zookeeper:
+        return broker.node_id
+    return min(live, default=-1)

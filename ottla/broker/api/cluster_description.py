@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.api._metadata_topics import controller_id
 from ottla.broker.authorization import operations_on_cluster, split
 from ottla.broker.components import BrokerComponents
 from ottla.controller.metadata.configs import ResourceType
@@ -66,7 +67,7 @@ def describe_cluster(
                 )
             )
     live = [b.broker_id for b in response.brokers if not b.is_fenced]
-    response.controller_id = broker.node_id if broker.node_id in live else min(live, default=-1)
+    response.controller_id = controller_id(broker, live)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = operations_on_cluster(broker, context)
     return response

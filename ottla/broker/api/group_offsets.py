@@ -36,11 +36,13 @@ def offset_fetch(
 
     DESCRIBE on each group, and on each topic inside. A request for all topics gets those that the client may describe.
 
-    v1 errors stand at each partition · v2 a top-level error, null topics ask for all · v5 leader epoch · v7 require_stable (KIP-447)
-    v8 several groups (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids for names: UNKNOWN_TOPIC_ID.
+    v0 an error where there is no offset, as with ZooKeeper · v1 errors stand at each partition
+    v2 a top-level error, null topics ask for all · v5 leader epoch · v7 require_stable (KIP-447) · v8 several groups (KIP-709)
+    v9 member id and epoch (KIP-848) · v10 topic ids for names: UNKNOWN_TOPIC_ID.
 
     Errors:
-        UNKNOWN_TOPIC_ID  no topic has the id (v10)
+        UNKNOWN_TOPIC_ID            no topic has the id (v10)
+        UNKNOWN_TOPIC_OR_PARTITION  the group has no offset there (v0)
     """
     version = context.api_version
     groups = request.groups if version >= GROUPS_SINCE else [_only_group(request)]
@@ -125,6 +127,10 @@ def _with_ids(broker: BrokerComponents, fetched: OffsetFetchResponseGroup) -> Of
     return fetched
 
 
+def _none_error(code: int, committed_offset: int, version: int) -> int:
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if not version and not code and committed_offset < 0 else code
+
+
 def _of_one_group(request: OffsetFetchRequest, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
     error = group.error_code
     if error and version < TOP_LEVEL_ERROR_SINCE:
@@ -141,7 +147,11 @@ def _of_one_group(request: OffsetFetchRequest, group: OffsetFetchResponseGroup, 
             topic.name,
             [
                 OffsetFetchResponsePartition(
-                    p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code
+                    p.partition_index,
+                    p.committed_offset,
+                    p.committed_leader_epoch,
+                    p.metadata,
+                    _none_error(p.error_code, p.committed_offset, version),
                 )
                 for p in topic.partitions
             ],

@@ -49,8 +49,7 @@ SINCE_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-DEBUGGING_REPLICA_ID = -2
-UNKNOWN = (-1, -1, -1)
+DEBUGGING_REPLICA_ID, UNKNOWN = -2, (-1, -1, -1)
 #: What a partition without a search takes, in records looked at: three microseconds.
 RECORDS_PER_PARTITION = 3
 
@@ -71,7 +70,7 @@ def list_offsets(
 
     A search by time may lead through the whole log, and its batches may hold anything: it works in turns (`broker/long_work.py`).
 
-    v2 isolation_level · v4 leader epochs · v6 flexible · v10 timeout_ms, which is not read.
+    v0 lists of offsets (KIP-79) · v2 isolation_level · v4 leader epochs · v6 flexible · v10 timeout_ms, which is not read.
 
     Errors:
         INVALID_REQUEST       the partition is twice in the request
@@ -119,6 +118,9 @@ def _answer(
                 elsewhere = remote.get((topic.name, asked.partition_index))
                 found = yield from _look_up(partition, asked, request, turn, elsewhere)
                 answer.timestamp, answer.offset, answer.leader_epoch = found
+                if context.api_version == 0:
+                    log, most = partition.local_log(-1, require_leader=True), asked.max_num_offsets
+                    answer.old_style_offsets = lookup.offsets_before(log, asked.timestamp, found[1], most)
             except KafkaError as error:
                 answer.error_code = _known_code(error.code, context.api_version)
             except (StorageFailure, CorruptFile) as failure:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from ottla.broker.api._metadata_topics import TopicsOfMetadata, take_out_denied, with_denied
+from ottla.broker.api._metadata_topics import TopicsOfMetadata, controller_id, take_out_denied, with_denied
 from ottla.broker.authorization import operations_on_cluster
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import (
@@ -227,8 +227,7 @@ def _head(broker: BrokerComponents, request: MetadataRequest, context: RequestCo
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in listed],
         cluster_id=metadata.cluster_id,
-        # Any broker forwards to the active controller, so this broker names itself as the controller if it is not fenced.
-        controller_id=broker.node_id if broker.node_id in live else min(live, default=-1),
+        controller_id=controller_id(broker, live),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = operations_on_cluster(broker, context)

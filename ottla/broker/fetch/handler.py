@@ -4,9 +4,10 @@ Here a request becomes a session, what is sent of the rows that were read become
 and a Fetch waits. Most requests repeat the one before and do not come to `handle` (repeated.py). Consumers need READ on each topic,
 followers CLUSTER_ACTION; every fetch of a session is authorized again.
 
-v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and preferred_read_replica (KIP-392) · v12 flexible,
-last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · v16 node_endpoints (KIP-951) · v18 the follower's
-high watermark, of no use here. Records leave as views of the mapped segments, never copied here.
+v0-3 messages (api/_older_records.py) · v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and
+preferred_read_replica (KIP-392) · v12 flexible, last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state
+v16 node_endpoints (KIP-951) · v18 the follower's high watermark, of no use here. Records leave as views of the mapped segments, never
+copied here.
 
 Errors:
     UNKNOWN_SERVER_ERROR  a delayed fetch could not be read when its time came; no such isolation level; a limit of bytes below 0

@@ -8,8 +8,9 @@ WRITE is needed on each topic, and on the transactional id where records belong 
     acks 1     answered after the local append, and its flush if flush.messages asks for one
     acks -1    answered when the high watermark passed, or with REQUEST_TIMED_OUT after timeout_ms
 
-v3 record batches v2 only · v7 zstd (KIP-110) · v5 log_start_offset · v8 record_errors and error_message · v9 flexible · v10 the current leader for
-NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions join partitions implicitly (KIP-890) · v13 topic ids.
+v0-2 message sets (api/_older_records.py) · v3 batches v2 only · v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors and error_message
+v9 flexible · v10 the current leader for NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions join partitions
+implicitly (KIP-890) · v13 topic ids.
 
 Errors:
     INVALID_REQUIRED_ACKS         acks is none of -1, 0 and 1

@@ -24,7 +24,7 @@ from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Lo
 from ottla.local.running import written_down
 from ottla.processes.children import fork
 from ottla.processes.command_parser import CommandParser
-from ottla.processes.start import imported, override
+from ottla.processes.start import add_emulate, imported, override
 
 if TYPE_CHECKING:
     from ottla.local.secure_files import SecureFiles
@@ -82,6 +82,7 @@ def parser() -> CommandParser:
         help="Serve all faults of tests over HTTP to this machine, at port 9491 or this one: kills, cuts, time, full disks, scripted "
         "errors (docs/TESTING.md). Needs the extra `testing`.",
     )
+    add_emulate(parser)
     parser.add_argument("--json", action="store_true", help="Print one line of JSON once a client can produce.")
     parser.add_argument(
         "--override", type=override, action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
@@ -245,7 +246,7 @@ def _on_signal(number: int, frame: object) -> None:
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     check(arguments)
-    common = dict(arguments.override)
+    common = dict([*arguments.override, *(arguments.emulate or ())])
     if arguments.tables:
         common[TABLE_LOCATION] = os.path.abspath(arguments.tables)
     directory = os.path.abspath(arguments.dir) if arguments.dir else tempfile.mkdtemp(prefix="ottla-dev-")

@@ -19,7 +19,8 @@ from ottla.client.cluster_state import (
     update_features,
 )
 from ottla.client.failures import did_you_mean
-from ottla.protocol.features import METADATA_VERSION, metadata_version_level, metadata_version_name
+from ottla.protocol.features import metadata_version_level, metadata_version_name
+from ottla.protocol.releases import METADATA_VERSION
 
 app = App("feature", "Features of the cluster: list, upgrade, downgrade.")
 

@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from ottla.cli.doctor.findings import DoctorFinding
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataResponseBroker
+from ottla.protocol.releases import COMMAND_SOFTWARE
 from ottla.server.address import Address
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
@@ -109,7 +110,7 @@ class ConnectionsLook:
     ) -> tuple[list[DoctorFinding], str | None]:
         """Return what is found when the protocol begins, and the line of a broker that speaks it."""
         found = await self._certificate(where, host, port)
-        channel = Channel(self.world, host, port, CLIENT_ID, self.security)
+        channel = Channel(self.world, host, port, CLIENT_ID, self.security, COMMAND_SOFTWARE)
         began_ns = self.world.clock.mono_ns()
         try:
             async with asyncio.timeout(self.step_s):

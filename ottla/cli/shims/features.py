@@ -17,13 +17,8 @@ from ottla.client.cluster_state import (
     update_features,
 )
 from ottla.client.failures import Failure
-from ottla.protocol.features import (
-    FEATURES,
-    METADATA_VERSION,
-    METADATA_VERSIONS,
-    default_levels,
-    metadata_version_name,
-)
+from ottla.protocol.features import FEATURES, METADATA_VERSIONS, default_levels, metadata_version_name
+from ottla.protocol.releases import METADATA_VERSION
 
 
 class Words(NamedTuple):

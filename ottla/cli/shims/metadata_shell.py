@@ -38,7 +38,7 @@ def _run(options: argparse.Namespace) -> int:
     # The controller's image: a fifth of a second of imports, for this tool only.
     from ottla.cli.metadata_tree import read_image, tree
     from ottla.cli.shims.metadata_commands import Shell
-    from ottla.protocol.features import RELEASES
+    from ottla.protocol.releases import RELEASES
     from ottla.storage.files import OsFiles
 
     if not os.path.exists(options.snapshot):

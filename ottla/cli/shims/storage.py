@@ -11,8 +11,9 @@ from random import SystemRandom
 from ottla.cli.shims.features import dependencies, version_mapping
 from ottla.cli.shims.tool import HelpfulParser, Unusable, client_properties
 from ottla.processes.plan import process_count
-from ottla.protocol.features import FEATURES, METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSIONS
+from ottla.protocol.features import FEATURES, METADATA_VERSIONS
 from ottla.protocol.primitives import new_uuid, uuid_to_str
+from ottla.protocol.releases import METADATA_VERSION, METADATA_VERSION_MIN
 from ottla.server.config.key import ConfigError
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure

@@ -100,7 +100,7 @@ class ToolParser(argparse.ArgumentParser):
         if not arguments or options.help:
             self.usage_error(self.description or "")
         if options.version:
-            from ottla.protocol.features import RELEASES
+            from ottla.protocol.releases import RELEASES
 
             print(next(iter(RELEASES)))
             raise SystemExit(0)

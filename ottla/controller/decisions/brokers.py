@@ -18,13 +18,7 @@ from ottla.controller.metadata.cluster import (
 )
 from ottla.controller.metadata.topics import MIGRATING_DIR, UNASSIGNED_DIR
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import (
-    METADATA_VERSION,
-    METADATA_VERSION_MIN,
-    MV_CONTROLLER_REGISTRATION,
-    MV_CORDONED,
-    MV_DIRECTORIES,
-)
+from ottla.protocol.features import MV_CONTROLLER_REGISTRATION, MV_CORDONED, MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -43,6 +37,7 @@ from ottla.protocol.messages.controller_registration import (
 from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.releases import METADATA_VERSION, METADATA_VERSION_MIN
 
 MV_UNREGISTER_CONTROLLER = 33
 

@@ -19,12 +19,12 @@ from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import KAFKA_4_4, Release
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
 from ottla.protocol.messages.create_topics import CreatableTopicConfigs
+from ottla.protocol.releases import KAFKA_4_4, Release
 from ottla.server.config.broker import key_of
 from ottla.server.config.dynamic import ConfigSource, check_broker_configs
-from ottla.server.config.key import ConfigError, ConfigKey, Type, Values
+from ottla.server.config.key import ConfigError, ConfigKey, Type, Values, parse
 from ottla.server.config.remote_storage import check_turned_off
 from ottla.server.config.resource_configs import (
     CLIENT_METRICS_CONFIGS,
@@ -112,7 +112,7 @@ class ConfigDecisions:
         self._node_id = node_id
         self._broker_values = broker_values
         self._set_names = frozenset(set_names)
-        self._lacks = release.lacks_configs
+        self._release = release
 
     def incremental_alter(
         self, state: ControlState, changes: Sequence[tuple[int, str, Operations]], *, validate_only: bool
@@ -253,11 +253,13 @@ class ConfigDecisions:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for {kind} configs: {','.join(nulls)}"
             )
-        if resource_type in NAMED and (unknown := self._lacks.intersection(configs)):
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {NAMED[resource_type]} config name: {min(unknown)}")
+        named = NAMED.get(resource_type)
+        if named is not None and (unknown := self._release.lacks_configs(named).intersection(configs)):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {named} config name: {min(unknown)}")
         try:
             match resource_type:
                 case ResourceType.TOPIC:
+                    configs = self._without_former(configs)
                     check_table_name(resource, configs)
                     check_topic_configs(configs, self._broker_values)
                 case ResourceType.BROKER:
@@ -269,6 +271,17 @@ class ConfigDecisions:
         except ConfigError as error:
             raise error.as_reply() from None
 
+    def _without_former(self, configs: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the configurations of a topic without those that only the advertised release has: they are checked, kept and described."""
+        former = {
+            name: Type[config.type]
+            for name, config in self._release.own_configs("topic").items()
+            if name in configs and name not in TOPIC_CONFIGS
+        }
+        for name, kind in former.items():
+            parse(name, configs[name], kind)
+        return {name: text for name, text in configs.items() if name not in former}
+
     def effective_topic_configs(
         self, image: MetadataImage, overrides: Mapping[str, str]
     ) -> list[CreatableTopicConfigs]:
@@ -278,9 +291,10 @@ class ConfigDecisions:
             (image.configs.for_broker(self._node_id), ConfigSource.DYNAMIC_BROKER),
             (image.configs.for_broker(""), ConfigSource.DYNAMIC_DEFAULT_BROKER),
         )
+        lacks = self._release.lacks_configs("topic")
         configs = []
         for name, key in sorted(TOPIC_CONFIGS.items()):
-            if key.internal or (name in self._lacks and name not in overrides) or not is_shown(name, overrides):
+            if key.internal or (name in lacks and name not in overrides) or not is_shown(name, overrides):
                 continue
             value, source = key.to_text(defaults[name]), ConfigSource.DEFAULT
             synonyms = TOPIC_SYNONYMS.get(name, ())

@@ -18,8 +18,8 @@ from ottla.controller.metadata.topics import (
     TopicImage,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import DEFAULT, Advertised
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
+from ottla.protocol.releases import DEFAULT, Advertised
 from ottla.protocol.slotted import frozen, mutable
 from ottla.server.config.settings import setting
 

@@ -18,13 +18,10 @@ from ottla.controller.metadata.cluster import FeatureRange
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import (
-    DEFAULT,
     ELR_VERSION,
     FEATURES,
     KRAFT_VERSION,
-    METADATA_VERSION,
     MV_CONTROLLER_REGISTRATION,
-    Advertised,
     default_levels,
     is_lossy_downgrade,
     supported_levels,
@@ -41,6 +38,7 @@ from ottla.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from ottla.protocol.releases import DEFAULT, METADATA_VERSION, Advertised
 
 # FeatureUpdate.UpgradeType
 UPGRADE = 1

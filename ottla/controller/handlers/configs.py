@@ -25,7 +25,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
 from ottla.server.authorization.operations import ALTER_CONFIGS, AUTHORIZATION_ERRORS, DESCRIBE_CONFIGS, GROUP, TOPIC
-from ottla.server.config.dynamic import Levels, broker_values
+from ottla.server.config.dynamic import Levels, broker_values, release_defaults
 from ottla.server.config.key import Values
 from ottla.server.network.context import Reply, RequestContext
 
@@ -153,7 +153,12 @@ class ControllerConfigs:
     def __init__(self, settings: ControlSettings, static: Mapping[str, str], image: MetadataImage) -> None:
         self.node_id = node_id = settings.node_id
         self.advertised = settings.advertised
-        self.levels = Levels(dict(image.configs.for_broker(node_id)), dict(image.configs.for_broker("")), static)
+        self.levels = Levels(
+            dict(image.configs.for_broker(node_id)),
+            dict(image.configs.for_broker("")),
+            static,
+            release_defaults(settings.advertised.release),
+        )
 
     @property
     def values(self) -> Values:

@@ -5,19 +5,18 @@
     broker logger   the loggers of the node with their levels (server/log_setup.py)
     group, client metrics
 
-v1 sources and synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 flexible. Secrets are never returned.
+v0 whether a value is the default · v1 sources and synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 flexible. Secrets are never returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import name_fault
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import Advertised
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -25,6 +24,10 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsSynonym as Synonym,
+)
+from ottla.protocol.releases import Advertised, Release
 from ottla.server import log_setup
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, GROUP, TOPIC
 from ottla.server.config.dynamic import (
@@ -36,7 +39,10 @@ from ottla.server.config.dynamic import (
     describe_group,
     describe_topic,
 )
-from ottla.server.config.key import Values
+from ottla.server.config.key import Type, Values
+
+#: The configurations of tables, which no release of Kafka has.
+OWN_PREFIX = "ottla."
 
 
 class NodeConfigs(Protocol):
@@ -105,12 +111,13 @@ def _describe(
             if name not in image.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             own = configs.for_topic(name)
-            return _known(node, describe_topic(own, node.levels, node.values, resource.configuration_keys or ()), own)
+            rows = describe_topic(own, node.levels, node.values, resource.configuration_keys or ())
+            return _known(node, "topic", rows, own)
         case ResourceType.BROKER if not name:
             return describe_broker_defaults(node.levels)
         case ResourceType.BROKER:
             _check_is_this_node(node, name, " or empty string,")
-            return _known(node, describe_broker(node.levels, node.values), frozenset().union(*node.levels))
+            return _known(node, "broker", describe_broker(node.levels, node.values), node.levels.names)
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -124,17 +131,57 @@ def _describe(
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             own = configs.for_group(name)
-            return _known(node, describe_group(own, node.levels, node.values), own)
+            return _known(node, "group", describe_group(own, node.levels, node.values), own)
         case unknown:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown}")
 
 
 def _known(
-    node: NodeConfigs, rows: list[DescribeConfigsResourceResult], own: Collection[str]
+    node: NodeConfigs, kind: str, rows: list[DescribeConfigsResourceResult], own: Collection[str]
 ) -> list[DescribeConfigsResourceResult]:
     """Return the configurations that the advertised release has, and those that are set all the same, as they have an effect."""
-    lacks = node.advertised.release.lacks_configs
-    return [row for row in rows if row.name not in lacks or row.name in own]
+    release = node.advertised.release
+    lacks = release.lacks_configs(kind)
+    # A broker of a cluster with ZooKeeper describes nothing of the quorum, which this node is set up with.
+    shown = [row for row in rows if row.name not in lacks or (row.name in own and not release.has_zookeeper)]
+    if release.is_newest:
+        return shown
+    kafkas = [row for row in shown if row.name in own or not row.name.startswith(OWN_PREFIX)]
+    return _of_release(kafkas, kind, release, own)
+
+
+def _of_release(
+    rows: list[DescribeConfigsResourceResult], kind: str, release: Release, own: Collection[str]
+) -> list[DescribeConfigsResourceResult]:
+    """Give the rows a release's types and defaults, and add what only the release has: it is described, and has no effect here."""
+    differing = dict(release.own_configs(kind))
+    for row in rows:
+        config = differing.pop(row.name, None)
+        if config is not None:
+            row.config_type = Type[config.type]
+            if row.config_source == ConfigSource.DEFAULT:
+                row.value = config.default
+                row.synonyms = (
+                    [] if config.default is None else [Synonym(row.name, config.default, ConfigSource.DEFAULT)]
+                )
+    added = [
+        DescribeConfigsResourceResult(
+            name,
+            None if config.type == Type.PASSWORD.name else config.default,
+            read_only=kind == "broker",
+            is_sensitive=config.type == Type.PASSWORD.name,
+            config_source=ConfigSource.DEFAULT,
+            synonyms=[] if config.default is None else [Synonym(name, config.default, ConfigSource.DEFAULT)],
+            config_type=Type[config.type],
+            documentation=None,
+        )
+        for name, config in differing.items()
+    ]
+    for row in added:
+        if isinstance(own, Mapping) and row.name in own:
+            row.value, row.config_source = own[row.name], ConfigSource.DYNAMIC_TOPIC
+            row.synonyms.insert(0, Synonym(row.name, row.value, row.config_source))
+    return sorted(rows + added, key=lambda row: row.name)
 
 
 def _check_is_this_node(node: NodeConfigs, name: str, otherwise: str) -> None:
@@ -157,4 +204,5 @@ def _as_asked(row: DescribeConfigsResourceResult, request: DescribeConfigsReques
         row.synonyms = []
     if not request.include_documentation:
         row.documentation = None
+    row.is_default = row.config_source == ConfigSource.DEFAULT
     return row

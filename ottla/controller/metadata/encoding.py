@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ottla.protocol.features import METADATA_VERSION_MIN, partition_record_version, register_broker_record_version
+from ottla.protocol.features import partition_record_version, register_broker_record_version
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -13,6 +13,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     RegisterBrokerRecord,
     encode_record,
 )
+from ottla.protocol.releases import METADATA_VERSION_MIN
 
 
 def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from ottla.controller.metadata.shared_map import Map, MapDelta
-from ottla.protocol.features import ELR_VERSION, METADATA_VERSION
+from ottla.protocol.features import ELR_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
+from ottla.protocol.releases import METADATA_VERSION
 from ottla.protocol.slotted import frozen
 
 

@@ -14,7 +14,8 @@ from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.node.adoption.directories import CannotAdopt, FoundMetadata, Ownership, identify, read_metadata, unused
 from ottla.node.adoption.logs import FoundCoordinators, FoundLogs, kept_warnings, read_coordinators, read_logs
 from ottla.node.adoption.preview import PreviewFiles
-from ottla.protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
+from ottla.protocol.features import KRAFT_VERSION, metadata_version_name
+from ottla.protocol.releases import METADATA_VERSION
 from ottla.server.config.node_config import NodeConfig
 
 ADVERTISED_RELEASE = "ottla.advertised.release"

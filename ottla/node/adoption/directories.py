@@ -19,18 +19,10 @@ from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.voters import VoterSet
 from ottla.protocol.errors import KafkaError, ProtocolError
-from ottla.protocol.features import (
-    KAFKA_4_3,
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    METADATA_VERSION_MIN,
-    RELEASES,
-    Advertised,
-    metadata_version_name,
-    supported_levels,
-)
+from ottla.protocol.features import KRAFT_VERSION, metadata_version_name, supported_levels
 from ottla.protocol.internal_topics.metadata_records import UnknownRecord, ZkMigrationStateRecord, decode_record
 from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.releases import METADATA_VERSION, METADATA_VERSION_MIN, RELEASES, Advertised
 from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.work import do_now
 from ottla.storage.directories.log_dirs import CLEAN_MARK, LOCK, META_PROPERTIES, MetaProperties, read_meta_properties
@@ -41,7 +33,7 @@ RUN_AS = "run this command as the user that Kafka ran as"
 #: ZkMigrationState: none, and one that is finished. Between them brokers still read and write ZooKeeper.
 ZK_NONE, ZK_FINISHED = 0, 3
 #: A node advertises the older release unless the cluster has passed it, so that Apache Kafka of that release can go on again.
-ADVERTISED = (KAFKA_4_3.name, next(iter(RELEASES)))
+ADVERTISED = ("4.3.1", next(iter(RELEASES)))
 
 
 class CannotAdopt(Exception):

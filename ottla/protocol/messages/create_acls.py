@@ -12,7 +12,7 @@ from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 class AclCreation:
     resource_type: int8 = 0
     resource_name: str = ""
-    resource_pattern_type: int8 = 3
+    resource_pattern_type: int8 = v("1+", default=3)
     principal: str = ""
     host: str = ""
     operation: int8 = 0

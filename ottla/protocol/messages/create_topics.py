@@ -34,7 +34,7 @@ class CreatableTopic:
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = v(default=[])
     timeout_ms: int32 = 60000
-    validate_only: bool = False
+    validate_only: bool = v("1+", default=False)
 
 
 @struct
@@ -51,7 +51,7 @@ class CreatableTopicResult:
     name: str = ""
     topic_id: uuid = v("7+", default=ZERO_UUID, ignorable=True)
     error_code: int16 = 0
-    error_message: str | None = ""
+    error_message: str | None = v("1+", default="", ignorable=True)
     topic_config_error_code: int16 = v("5+", tag=0, default=0, ignorable=True)
     num_partitions: int32 = v("5+", default=-1, ignorable=True)
     replication_factor: int16 = v("5+", default=-1, ignorable=True)
@@ -60,5 +60,5 @@ class CreatableTopicResult:
 
 @api_message(19)
 class CreateTopicsResponse:
-    throttle_time_ms: int32 = 0
+    throttle_time_ms: int32 = v("2+", default=0, ignorable=True)
     topics: list[CreatableTopicResult] = v(default=[])

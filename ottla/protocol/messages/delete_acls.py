@@ -12,7 +12,7 @@ from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 class DeleteAclsFilter:
     resource_type_filter: int8 = 0
     resource_name_filter: str | None = ""
-    pattern_type_filter: int8 = 3
+    pattern_type_filter: int8 = v("1+", default=3)
     principal_filter: str | None = ""
     host_filter: str | None = ""
     operation: int8 = 0
@@ -30,7 +30,7 @@ class DeleteAclsMatchingAcl:
     error_message: str | None = ""
     resource_type: int8 = 0
     resource_name: str = ""
-    pattern_type: int8 = 3
+    pattern_type: int8 = v("1+", default=3, ignorable=True)
     principal: str = ""
     host: str = ""
     operation: int8 = 0

@@ -31,5 +31,5 @@ class DeletableTopicResult:
 
 @api_message(20)
 class DeleteTopicsResponse:
-    throttle_time_ms: int32 = 0
+    throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     responses: list[DeletableTopicResult] = v(default=[])

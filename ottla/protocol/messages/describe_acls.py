@@ -12,7 +12,7 @@ from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 class DescribeAclsRequest:
     resource_type_filter: int8 = 0
     resource_name_filter: str | None = ""
-    pattern_type_filter: int8 = 3
+    pattern_type_filter: int8 = v("1+", default=3)
     principal_filter: str | None = ""
     host_filter: str | None = ""
     operation: int8 = 0
@@ -31,7 +31,7 @@ class AclDescription:
 class DescribeAclsResource:
     resource_type: int8 = 0
     resource_name: str = ""
-    pattern_type: int8 = 3
+    pattern_type: int8 = v("1+", default=3, ignorable=True)
     acls: list[AclDescription] = v(default=[])
 
 

@@ -18,7 +18,7 @@ class DescribeConfigsResource:
 @api_message(32)
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = v(default=[])
-    include_synonyms: bool = False
+    include_synonyms: bool = v("1+", default=False)
     include_documentation: bool = v("3+", default=False)
 
 
@@ -34,9 +34,10 @@ class DescribeConfigsResourceResult:
     name: str = ""
     value: str | None = ""
     read_only: bool = False
-    config_source: int8 = -1
+    is_default: bool = v("0", default=False, ignorable=True)
+    config_source: int8 = v("1+", default=-1, ignorable=True)
     is_sensitive: bool = False
-    synonyms: list[DescribeConfigsSynonym] = v(default=[])
+    synonyms: list[DescribeConfigsSynonym] = v("1+", default=[], ignorable=True)
     config_type: int8 = v("3+", default=0, ignorable=True)
     documentation: str | None = v("3+", default="", ignorable=True)
 

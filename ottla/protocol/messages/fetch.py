@@ -50,8 +50,8 @@ class FetchRequest:
     replica_state: ReplicaState = v("15+", tag=1, factory=ReplicaState)
     max_wait_ms: int32 = 0
     min_bytes: int32 = 0
-    max_bytes: int32 = 0x7FFF_FFFF
-    isolation_level: int8 = 0
+    max_bytes: int32 = v("3+", default=0x7FFF_FFFF, ignorable=True)
+    isolation_level: int8 = v("4+", default=0, ignorable=True)
     session_id: int32 = v("7+", default=0, ignorable=True)
     session_epoch: int32 = v("7+", default=-1, ignorable=True)
     topics: list[FetchTopic] = v(default=[])
@@ -82,12 +82,12 @@ class PartitionData:
     partition_index: int32 = 0
     error_code: int16 = 0
     high_watermark: int64 = 0
-    last_stable_offset: int64 = -1
+    last_stable_offset: int64 = v("4+", default=-1, ignorable=True)
     log_start_offset: int64 = v("5+", default=-1, ignorable=True)
     diverging_epoch: EpochEndOffset = v("12+", tag=0, factory=EpochEndOffset)
     current_leader: LeaderIdAndEpoch = v("12+", tag=1, factory=LeaderIdAndEpoch)
     snapshot_id: SnapshotId = v("12+", tag=2, factory=SnapshotId)
-    aborted_transactions: list[AbortedTransaction] | None = v(default=[])
+    aborted_transactions: list[AbortedTransaction] | None = v("4+", default=[], ignorable=True)
     preferred_read_replica: int32 = v("11+", default=-1)
     records: Records | None = None
 
@@ -101,7 +101,7 @@ class FetchableTopicResponse:
 
 @api_message(1)
 class FetchResponse:
-    throttle_time_ms: int32 = 0
+    throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     error_code: int16 = v("7+", default=0, ignorable=True)
     session_id: int32 = v("7+", default=0)
     responses: list[FetchableTopicResponse] = v(default=[])

@@ -14,6 +14,7 @@ class ListOffsetsPartition:
     partition_index: int32 = 0
     current_leader_epoch: int32 = v("4+", default=-1, ignorable=True)
     timestamp: int64 = 0
+    max_num_offsets: int32 = v("0", default=1)
 
 
 @struct
@@ -34,8 +35,9 @@ class ListOffsetsRequest:
 class ListOffsetsPartitionResponse:
     partition_index: int32 = 0
     error_code: int16 = 0
-    timestamp: int64 = -1
-    offset: int64 = -1
+    old_style_offsets: list[int64] = v("0", default=[])
+    timestamp: int64 = v("1+", default=-1, ignorable=True)
+    offset: int64 = v("1+", default=-1, ignorable=True)
     leader_epoch: int32 = v("4+", default=-1)
 
 

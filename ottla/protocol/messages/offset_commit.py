@@ -15,6 +15,7 @@ class OffsetCommitRequestPartition:
     partition_index: int32 = 0
     committed_offset: int64 = 0
     committed_leader_epoch: int32 = v("6+", default=-1, ignorable=True)
+    commit_timestamp: int64 = v("1", default=-1)
     committed_metadata: str | None = ""
 
 
@@ -28,8 +29,8 @@ class OffsetCommitRequestTopic:
 @api_message(8)
 class OffsetCommitRequest:
     group_id: str = ""
-    generation_id_or_member_epoch: int32 = -1
-    member_id: str = ""
+    generation_id_or_member_epoch: int32 = v("1+", default=-1, ignorable=True)
+    member_id: str = v("1+", default="", ignorable=True)
     group_instance_id: str | None = v("7+", default=None)
     retention_time_ms: int64 = v("2-4", default=-1, ignorable=True)
     topics: list[OffsetCommitRequestTopic] = v(default=[])

@@ -11,7 +11,7 @@ from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 @struct
 class OffsetForLeaderPartition:
     partition: int32 = 0
-    current_leader_epoch: int32 = -1
+    current_leader_epoch: int32 = v("2+", default=-1, ignorable=True)
     leader_epoch: int32 = 0
 
 
@@ -31,7 +31,7 @@ class OffsetForLeaderEpochRequest:
 class EpochEndOffset:
     error_code: int16 = 0
     partition: int32 = 0
-    leader_epoch: int32 = -1
+    leader_epoch: int32 = v("1+", default=-1, ignorable=True)
     end_offset: int64 = -1
 
 
@@ -43,5 +43,5 @@ class OffsetForLeaderTopicResult:
 
 @api_message(23)
 class OffsetForLeaderEpochResponse:
-    throttle_time_ms: int32 = 0
+    throttle_time_ms: int32 = v("2+", default=0, ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = v(default=[])

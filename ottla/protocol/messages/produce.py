@@ -25,7 +25,7 @@ class TopicProduceData:
 
 @api_message(0)
 class ProduceRequest:
-    transactional_id: str | None = None
+    transactional_id: str | None = v("3+", default=None)
     acks: int16 = 0
     timeout_ms: int32 = 0
     topic_data: list[TopicProduceData] = v(default=[])
@@ -42,7 +42,7 @@ class PartitionProduceResponse:
     index: int32 = 0
     error_code: int16 = 0
     base_offset: int64 = 0
-    log_append_time_ms: int64 = -1
+    log_append_time_ms: int64 = v("2+", default=-1, ignorable=True)
     log_start_offset: int64 = v("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = v("8+", default=[], ignorable=True)
     error_message: str | None = v("8+", default=None, ignorable=True)
@@ -59,5 +59,5 @@ class TopicProduceResponse:
 @api_message(0)
 class ProduceResponse:
     responses: list[TopicProduceResponse] = v(default=[])
-    throttle_time_ms: int32 = 0
+    throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     node_endpoints: list[NodeEndpoint] = v("10+", tag=0, default=[])

@@ -12,12 +12,14 @@ the table                        DEFAULT                  5
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult as Described
 from ottla.protocol.messages.describe_configs import DescribeConfigsSynonym as Synonym
+from ottla.protocol.releases import Release
 from ottla.server.config.broker import (
     BROKER_CONFIGS,
     CLUSTER_LEVEL_LISTENER_CONFIGS,
@@ -30,7 +32,7 @@ from ottla.server.config.broker import (
     key_of,
     synonyms,
 )
-from ottla.server.config.key import ConfigError, ConfigKey, Scope, Values, to_text
+from ottla.server.config.key import ConfigError, ConfigKey, Scope, Type, Values, to_text
 from ottla.server.config.resource_configs import (
     CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
@@ -64,11 +66,35 @@ class Levels(NamedTuple):
     broker: Mapping[str, str]
     default: Mapping[str, str]
     static: Mapping[str, str]
+    #: The defaults of an older release that are not those of the tables.
+    release: Mapping[str, Any] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names that are set."""
+        return frozenset().union(self.broker, self.default, self.static)
+
+
+#: The types of configurations whose default in an older release is the one that this node goes by. Others are names of files, classes
+#: and listeners, which are those of this node.
+NUMBERS = (Type.BOOLEAN, Type.SHORT, Type.INT, Type.LONG, Type.DOUBLE)
+
+
+def release_defaults(release: Release) -> Values:
+    """Return the defaults of a release, parsed, by name. One that is out of the bounds of today is shown, and not gone by."""
+    found = {}
+    for name, config in release.own_configs("broker").items():
+        key = BROKER_CONFIGS.get(name)
+        if key is not None and key.type in NUMBERS and config.default is not None and not key.required:
+            with suppress(ConfigError):
+                found[name] = key.parse(config.default)
+    return found
 
 
 def broker_values(levels: Levels, rejected: list[ConfigError] | None = None) -> Values:
     """Return every configuration's parsed value. An invalid dynamic value is ignored and added to `rejected`."""
     values: dict[str, object] = {name: key.default for name, key in {**BROKER_CONFIGS, **DYNAMIC_ONLY}.items()}
+    values |= levels.release
     for name, text in levels.static.items():
         key = BROKER_CONFIGS.get(name)
         if key is not None:
@@ -99,7 +125,8 @@ def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: boo
     for each in names:
         key = BROKER_CONFIGS.get(each)
         if key is not None and not key.required and key.default is not None:
-            found.append(Synonym(each, None if secret else key.to_text(key.default), ConfigSource.DEFAULT))
+            default = levels.release.get(each, key.default)
+            found.append(Synonym(each, None if secret else key.to_text(default), ConfigSource.DEFAULT))
     # A listener's own value is no synonym of the plain name, nor is a value in hours a synonym of an unset one in ms.
     first = next((number for number, synonym in enumerate(found) if synonym.name == name), len(found))
     return found[first:]

@@ -15,7 +15,7 @@ from itertools import chain
 from os.path import normpath
 from typing import Any, TypeAlias
 
-from ottla.protocol.features import RELEASES, Advertised
+from ottla.protocol.releases import RELEASES, Advertised, release_name
 from ottla.server.address import Address, parse_address
 from ottla.server.config import remote_storage
 from ottla.server.config.broker import (
@@ -27,7 +27,7 @@ from ottla.server.config.broker import (
     key_of,
     without_effect,
 )
-from ottla.server.config.dynamic import Levels, broker_values
+from ottla.server.config.dynamic import Levels, broker_values, release_defaults
 from ottla.server.config.key import REQUIRED, ConfigError, Values
 from ottla.server.config.listeners import (
     Endpoint,
@@ -66,12 +66,13 @@ class NodeConfig:
             and not name.startswith((STORE_OPTION, *remote_storage.PREFIXES))
         )
         #: The texts of all levels, for DescribeConfigs, and all configurations by name.
-        self.levels = Levels({}, {}, self.static)
+        release = RELEASES[release_name(self.own["ottla.advertised.release"])]
+        self.levels = Levels({}, {}, self.static, release_defaults(release))
         self.values = broker_values(self.levels)
         self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []
         check_required(self.values)
         self.advertised = Advertised(
-            RELEASES[self.own["ottla.advertised.release"]],
+            release,
             unstable_apis=self.values["unstable.api.versions.enable"],
             unstable_features=self.values["unstable.feature.versions.enable"],
         )
@@ -95,7 +96,7 @@ class NodeConfig:
     @property
     def set_names(self) -> frozenset[str]:
         """Return the names that are set."""
-        return frozenset().union(*self.levels)
+        return self.levels.names
 
     def of_listener(self, listener: str, mechanism: str = "") -> Values:
         """Return one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name.
@@ -177,14 +178,14 @@ class NodeConfig:
     def with_dynamic(self, broker: Mapping[str, str]) -> NodeConfig:
         """Return a copy with other dynamic configurations of this broker, without watchers."""
         other = copy.copy(self)
-        other.levels, other._watchers = Levels(dict(broker), self.levels.default, self.static), []
+        other.levels, other._watchers = self.levels._replace(broker=dict(broker)), []
         other.values = broker_values(other.levels, [])
         return other
 
     def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
         """Apply the dynamic configurations of this broker and of all brokers; return the names that changed."""
         refused: list[ConfigError] = []
-        levels = Levels(dict(broker), dict(default), self.static)
+        levels = self.levels._replace(broker=dict(broker), default=dict(default))
         values = broker_values(levels, refused)
         for error in refused:
             log.error("Ignoring a dynamic configuration: %s", error)

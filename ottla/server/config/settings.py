@@ -17,10 +17,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
-from ottla.protocol.features import RELEASES
+from ottla.protocol.releases import RELEASES, UnknownRelease, release_name
 from ottla.server.config.broker import key_of
-from ottla.server.config.key import ConfigKey, Importance, Type, Values, table
+from ottla.server.config.key import ConfigError, ConfigKey, Importance, Type, Values, table
 from ottla.server.config.validators import at_least, one_of
+
+
+def known_release(name: str, value: str) -> None:
+    """Check that there is a table of a release. Raises ConfigError with those that there are."""
+    try:
+        release_name(value)
+    except UnknownRelease as unknown:
+        raise ConfigError(name, value, str(unknown)) from None
+
 
 #: The properties that only Ottla has, each with its reason. They are set in the same files, and are not described to clients.
 OWN_CONFIGS = table(
@@ -34,8 +43,8 @@ OWN_CONFIGS = table(
         "machine) or all. By default local, and off where authorizer.class.name is set: there not everybody may describe a group.",
         one_of("off", "local", "all")),
     ConfigKey("ottla.advertised.release", Type.STRING, next(iter(RELEASES)), Importance.MEDIUM,
-        "The release of Apache Kafka whose API versions, features and configurations this node has, no more and no fewer; new "
-        "clusters get its metadata.version. Nodes beside Apache Kafka's need the release of those.", one_of(*RELEASES)),
+        "The release of Apache Kafka whose API versions, features and configurations clients find here, no more and no fewer; new "
+        "clusters get its metadata.version. Nodes beside Apache Kafka's need the release of those.", known_release),
     ConfigKey("ottla.clock.jump.hold.ms", Type.LONG, 3_600_000, Importance.LOW,
         "How long a wall clock that has jumped by more than a minute against the monotonic clock must stay so before retention by time, "
         "compaction and the expiration of offsets and producers go by it. A restart of the broker ends it, too.", at_least(0)),

@@ -10,10 +10,11 @@ versions that both serve, once the controller's are known (KIP-590).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import shown_levels
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -21,15 +22,17 @@ from ottla.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ottla.protocol.releases import DEFAULT, NODE_SOFTWARE, Advertised
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
-from ottla.server.network.route import Route
+from ottla.server.network.route import RouteTable, advertised_min
 
 #: KIP-511: letters, digits, dot and dash, not at the ends.
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 #: The first version whose clients support features with lowest level 0 (KAFKA-17011).
 FEATURES_FROM_ZERO = 4
 NO_VERSION = (0, -1)
+NO_EPOCH = -1
 
 
 class Features(NamedTuple):
@@ -43,21 +46,36 @@ class Features(NamedTuple):
 class ApiVersionsHandler:
     """Responds from `routes`, which includes the route of this handler itself: set it once the table is complete."""
 
-    def __init__(self, features: Callable[[], Features]) -> None:
+    def __init__(self, features: Callable[[], Features], advertised: Advertised = DEFAULT) -> None:
         self._features = features
+        self._advertised = advertised
+        #: The APIs for clients, and those for nodes of Ottla.
         self._api_keys: list[ApiVersion] = []
+        self._node_api_keys: list[ApiVersion] = []
         self._forwarded: frozenset[int] = frozenset()
         #: Lowest and highest version by API, of the controller that requests are forwarded to; empty while unknown.
         self.controller_versions: Callable[[], Mapping[int, tuple[int, int]]] = dict
         #: APIs that are served, and not listed now.
         self.hidden_apis: Callable[[], Container[int]] = frozenset
 
-    def set_routes(self, routes: Sequence[Route]) -> None:
-        self._api_keys = [
-            ApiVersion(api_key=route.api_key, min_version=route.advertised_min, max_version=route.max_version)
-            for route in routes
+    def set_routes(self, table: RouteTable) -> None:
+        self._node_api_keys = [
+            ApiVersion(
+                api_key=route.api_key,
+                min_version=advertised_min(route.api_key, route.min_version),
+                max_version=route.max_version,
+            )
+            for route in table.rows
         ]
-        self._forwarded = frozenset(route.api_key for route in routes if route.takes_frame)
+        self._api_keys = (
+            self._node_api_keys
+            if table.limits is None
+            else [
+                ApiVersion(api_key=key, min_version=advertised_min(key, low), max_version=high)
+                for key, (low, high) in table.limits.items()
+            ]
+        )
+        self._forwarded = frozenset(route.api_key for route in table.rows if route.takes_frame)
 
     def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         if context.api_version >= 3:
@@ -67,25 +85,27 @@ class ApiVersionsHandler:
             if isinstance(context.connection, Connection):
                 context.connection.client_software_name = name
                 context.connection.client_software_version = version
+        is_node = context.api_version >= 3 and request.client_software_name == NODE_SOFTWARE
         features = self._features()
+        supported = features.supported if is_node else shown_levels(self._advertised, features.supported)
         return ApiVersionsResponse(
-            api_keys=self._served(self.controller_versions()),
+            api_keys=self._served(self.controller_versions(), self._node_api_keys if is_node else self._api_keys),
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=low, max_version=high)
-                for name, (low, high) in features.supported.items()
+                for name, (low, high) in supported.items()
                 if low > 0 or context.api_version >= FEATURES_FROM_ZERO
             ],
-            finalized_features_epoch=features.epoch,
+            finalized_features_epoch=features.epoch if supported else NO_EPOCH,
             finalized_features=[
                 FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
                 for name, level in features.finalized.items()
-                if level > 0
+                if level > 0 and name in supported
             ],
         )
 
-    def _served(self, controller: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
+    def _served(self, controller: Mapping[int, tuple[int, int]], rows: list[ApiVersion]) -> list[ApiVersion]:
         hidden = self.hidden_apis()
-        listed = [row for row in self._api_keys if row.api_key not in hidden] if hidden else self._api_keys
+        listed = [row for row in rows if row.api_key not in hidden] if hidden else rows
         if not controller or not self._forwarded:
             return listed
         both = [self._with_controller(row, controller) for row in listed]

@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla import __version__
 from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.releases import NODE_SOFTWARE
 from ottla.server.network.channel_protocol import ChannelProtocol, carried_out
 from ottla.server.network.peer_security import PLAINTEXT, LoginRejected, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
@@ -34,20 +35,27 @@ from ottla.server.world import World
 #: Kafka's request.timeout.ms for clients.
 REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 10_000
-SOFTWARE_NAME = "ottla"
 
 
 class Channel:
     """Requests to one address. Safe to use from many tasks at once."""
 
     def __init__(
-        self, world: World, host: str, port: int, client_id: str | None = None, security: PeerSecurity = PLAINTEXT
+        self,
+        world: World,
+        host: str,
+        port: int,
+        client_id: str | None = None,
+        security: PeerSecurity = PLAINTEXT,
+        software: str = NODE_SOFTWARE,
     ) -> None:
+        """Take in `software` the name to give (KIP-511). A node knows others by theirs, and has all its versions for them."""
         self.host = host
         self.port = port
         self.client_id = client_id
         self._world = world
         self._security = security
+        self._software = software
         self._protocol: ChannelProtocol | None = None
         self._connecting: asyncio.Task[ChannelProtocol | ChannelClosed] | None = None
         self._closed = False
@@ -178,7 +186,7 @@ class Channel:
         def send(ask: Ask) -> asyncio.Future[Any]:
             return protocol.send(self.client_id, ask.request, api_of(ask.request), ask.version, CONNECT_TIMEOUT_MS)
 
-        await carried_out(agree_on_versions(protocol.wire, SOFTWARE_NAME, __version__), send)
+        await carried_out(agree_on_versions(protocol.wire, self._software, __version__), send)
         login = self._security.login
         if login is None:
             return

@@ -32,8 +32,8 @@ from ottla.server.tasks import Spawn
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
-API_VERSIONS = int(ApiKey.API_VERSIONS)
-INTRODUCTIONS = (API_VERSIONS, int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE))
+API_VERSIONS = ApiKey.API_VERSIONS
+INTRODUCTIONS = (int(API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE))
 
 
 class Dispatcher:
@@ -56,6 +56,10 @@ class Dispatcher:
 
     def serve_all(self) -> None:
         self._by_key = self.routes.by_key
+
+    def versions(self, route: Route) -> tuple[int, int]:
+        """Return the versions of an API that clients have."""
+        return route.min_version, route.max_version
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
         """Serve the frame buf[pos:end], which the connection's fast path has left to the handler, if there is one."""
@@ -185,7 +189,8 @@ class Dispatcher:
         api_key, version, correlation_id, _ = read_header(buf, pos)
         if api_key == API_VERSIONS and route is not None:
             # ApiVersions alone is answered in every version: the response lists the supported ones (KIP-511).
-            row = ApiVersion(api_key=API_VERSIONS, min_version=route.min_version, max_version=route.max_version)
+            low, high = self.versions(route)
+            row = ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
             response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
             self._answer(connection, make_codec(API_VERSIONS, 0), correlation_id, response)
             return

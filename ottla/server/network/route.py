@@ -11,8 +11,8 @@ from typing import Any
 
 from ottla.protocol.api import APIS, ApiKey, request_header_version, response_header_version
 from ottla.protocol.compile import decoder, encoder
-from ottla.protocol.features import DEFAULT, Advertised
 from ottla.protocol.primitives import Pieces
+from ottla.protocol.releases import BETWEEN_NODES, BROKER, DEFAULT, Advertised
 from ottla.protocol.schema import fields
 from ottla.server.network.context import RequestContext
 
@@ -50,7 +50,7 @@ class Route:
     """
 
     __slots__ = (
-        "_encoder", "advertised_min", "api", "api_key", "codecs", "errors", "fast_path", "handler", "is_async", "latency_buckets",
+        "_encoder", "api", "api_key", "codecs", "errors", "fast_path", "handler", "is_async", "latency_buckets",
         "latency_ns", "max_version", "min_version", "name", "takes_frame",
     )  # fmt: skip
 
@@ -76,8 +76,6 @@ class Route:
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(getattr(handler, "func", handler)))
         self.min_version = self.api.min_version if min_version is None else min_version
         self.max_version = self.api.max_version if max_version is None else max_version
-        # The advertised minimum may be lower than the served one, for clients that depend on it (KAFKA-18659).
-        self.advertised_min = min(self.min_version, self.api.advertised_min)
         # Codecs by version. Each is created at its first use, because most versions are never used.
         self.codecs: list[VersionCodec | None] = [None] * (self.max_version + 1)
         self._encoder = encoder
@@ -116,6 +114,11 @@ class Route:
 
     def count_error(self, code: int) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1
+
+
+def advertised_min(api_key: int, lowest: int) -> int:
+    """Return the lowest version to name. It may be lower than the lowest one that is served, for clients that depend on it (KAFKA-18659)."""
+    return min(lowest, APIS[ApiKey(api_key)].advertised_min) if api_key in APIS else lowest
 
 
 def make_codec(api_key: int, version: int) -> VersionCodec:
@@ -160,14 +163,21 @@ def body_encoder(encode: Encode) -> Encode:
 
 
 class RouteTable:
-    """All routes of a kind of listener, by API key, with the versions of the advertised release. Two rows for one API are an internal error."""
+    """All routes of a kind of listener, by API key. Two rows for one API are an internal error."""
 
-    def __init__(self, routes: Iterable[Route], advertised: Advertised = DEFAULT) -> None:
-        self.rows = []
-        for route in sorted(routes, key=lambda route: route.api_key):
-            route.max_version = min(route.max_version, advertised.highest_version(route.api))
-            if route.max_version >= route.min_version:
-                self.rows.append(route)
+    def __init__(self, routes: Iterable[Route], advertised: Advertised = DEFAULT, listener: str = BROKER) -> None:
+        self.rows = sorted(routes, key=lambda route: route.api_key)
+        for route in self.rows:
+            low, high = advertised.served(route.api)
+            route.min_version, route.max_version = min(route.min_version, low), min(route.max_version, high)
+        served = {route.api_key for route in self.rows}
+        limits = advertised.limits(listener)
+        #: The versions that an older release has, for clients; None: all that are served.
+        self.limits = limits and {
+            key: versions
+            for key, versions in limits.items()
+            if key in served or key not in APIS or key in BETWEEN_NODES
+        }
         # The list is one longer than the highest key; lookups by unknown keys are checked against its length.
         self.by_key: list[Route | None] = [None] * (max(APIS) + 1)
         for route in self.rows:

@@ -193,7 +193,7 @@ class Login:
         if self._state is LoginState.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
             # An unsupported version is answered, and the client retries with a lower one.
             route = self._logins.requests.routes.get(api_key)
-            self._knows_versions = route is not None and version <= route.max_version
+            self._knows_versions = route is not None and version <= self._logins.requests.versions(route)[1]
             self._logins.requests.dispatch(self._connection, buf, pos, end)
             return
         expected = ApiKey.SASL_AUTHENTICATE if self._state is LoginState.TOKENS else ApiKey.SASL_HANDSHAKE

@@ -161,3 +161,18 @@ def prepare_append(log: Log, records: memoryview, now_ms: int, turn: Turn) -> Wo
     except KafkaError as error:
         error.__traceback__ = error.__context__ = None  # their frames keep the decompressed records
         return Prepared(rules, error)
+
+
+def offsets_before(log: Log, timestamp: int, found: int, most: int) -> list[int]:
+    """Return, from a time on backwards, the offsets at which segments begin, and first the high watermark (ListOffsets v0).
+
+    `timestamp` -1 is the end and -2 the start; for any other `found` is the first offset of that time, or -1.
+    """
+    limit = log.high_watermark
+    bases = [base for base in log.segments.bases if log.log_start_offset < base < limit]
+    offsets = sorted({log.log_start_offset, *bases, limit}, reverse=True)
+    if timestamp == -2:
+        offsets = offsets[-1:]
+    elif timestamp != -1 and found >= 0:
+        offsets = [base for base in offsets if base <= found]
+    return offsets[: max(0, most)]

@@ -13,7 +13,7 @@ from ottla.controller.decisions.features import (
     update_features,
 )
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import KAFKA_4_3, KAFKA_4_4, MV_CONTROLLER_REGISTRATION, Advertised, Release
+from ottla.protocol.features import MV_CONTROLLER_REGISTRATION
 from ottla.protocol.internal_topics.metadata_records import (
     FeatureLevelRecord,
     RegisterBrokerRecord,
@@ -21,6 +21,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 )
 from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.releases import KAFKA_4_4, RELEASES, Advertised, Release
 from tests.controller.harness import CLUSTER_ID, DecisionHarness
 from tests.controller.images import same_content
 
@@ -69,7 +70,7 @@ def test_the_metadata_of_the_next_release_is_for_clusters_whose_nodes_all_enable
     unstable = DecisionHarness(0, settings=settings)
     assert update(unstable, "metadata.version", UNSTABLE) == ("NONE", None)
     assert level(unstable, "metadata.version") == UNSTABLE
-    earlier = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, advertised=Advertised(KAFKA_4_3))
+    earlier = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, advertised=Advertised(RELEASES["4.3.1"]))
     _, why = update(DecisionHarness(0, settings=earlier), "share.version", 2)
     assert why is not None and "only supports versions 0-1" in why
     assert update(stable, "share.version", 2) == ("NONE", None)
@@ -211,7 +212,7 @@ def test_a_level_needs_every_broker_and_every_voter() -> None:
     assert message is not None and message.endswith("Broker 4 only supports versions 7-29")
 
 
-@pytest.mark.parametrize(("release", "level", "share"), [(KAFKA_4_3, 30, 1), (KAFKA_4_4, 33, 2)])
+@pytest.mark.parametrize(("release", "level", "share"), [(RELEASES["4.3.1"], 30, 1), (KAFKA_4_4, 33, 2)])
 def test_a_new_cluster_begins_as_one_of_the_release_begins(release: Release, level: int, share: int) -> None:
     lines = [
         f"{record.name}={record.feature_level if isinstance(record, FeatureLevelRecord) else record.value}"

@@ -33,7 +33,6 @@ from ottla.controller.metadata.loader import UNITS_A_TURN, MetadataLoader
 from ottla.controller.metadata.shared_map import Map
 from ottla.controller.metadata.topics import CHANGE_UNITS, NO_LEADER, PartitionRegistration, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import KAFKA_4_4
 from ottla.protocol.internal_topics import metadata_records as r
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord, PartitionChangeRecord, RemoveTopicRecord
 from ottla.protocol.messages import alter_partition as alter
@@ -41,6 +40,7 @@ from ottla.protocol.messages import alter_partition_reassignments as reassign
 from ottla.protocol.messages import assign_replicas_to_dirs as assign
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.shared_structs import EntityData, PartitionIndex
+from ottla.protocol.releases import KAFKA_4_4
 from tests.controller.harness import DecisionHarness, directory, topic_id
 from tests.controller.test_runtime import Batch
 

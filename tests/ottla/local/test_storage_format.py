@@ -12,9 +12,9 @@ from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
 from ottla.controller.raft.voters import VoterSet
 from ottla.local.storage_format import CannotFormat, feature_levels, read_initial_controllers
-from ottla.protocol.features import KAFKA_4_3, Advertised
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.releases import RELEASES, Advertised
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
 
@@ -107,7 +107,7 @@ def test_the_next_releases_metadata_is_formatted_where_it_is_enabled() -> None:
         == feature_levels("4.5", [], unstable)["metadata.version"]
     )
     with pytest.raises(CannotFormat, match=r"metadata.version can be 7 to 30 here, not 33"):
-        feature_levels("4.4", [], Advertised(KAFKA_4_3))
+        feature_levels("4.4", [], Advertised(RELEASES["4.3.1"]))
 
 
 def test_a_feature_that_needs_a_newer_metadata_version_is_refused() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import KAFKA_4_3
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
+from ottla.protocol.releases import RELEASES
 from ottla.server.config.dynamic import (
     DEDUPE_BUFFER_MIN,
     check_broker_configs,
@@ -90,7 +90,7 @@ def compare(described: list[DescribeConfigsResourceResult], resource: str) -> No
 def test_a_broker(config: NodeConfig) -> None:
     described = describe_broker(config.levels, config.values)
     compare(described, "4:1")
-    assert rows(described).keys() - {row[0] for row in GOLDEN["4:1"]} <= KAFKA_4_3.lacks_configs
+    assert rows(described).keys() - {row[0] for row in GOLDEN["4:1"]} <= RELEASES["4.3.1"].lacks_configs("broker")
 
 
 @pytest.mark.parametrize("resource", ["4:1", "2:t1", "32:g1", "32:g0"])

@@ -16,12 +16,12 @@ import pytest
 from ottla.protocol.api import ApiKey, response_header_version
 from ottla.protocol.compile import decoder
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import KAFKA_4_3, Advertised
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.releases import RELEASES, Advertised
 from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from ottla.server.network.frames import LARGE_FRAME_BYTES
 from ottla.server.network.listener import LoginCounts
@@ -196,7 +196,7 @@ async def test_versions_can_be_asked_for_once() -> None:
 async def test_the_versions_are_the_advertised_releases_before_a_login_and_after_it() -> None:
     init = Route(ApiKey.INIT_PRODUCER_ID, lambda request, context: None)
     routes = (Route(HANDSHAKE, sasl_handshake), Route(AUTHENTICATE, sasl_authenticate), init)
-    advertised = Advertised(KAFKA_4_3, unstable_apis=True)
+    advertised = Advertised(RELEASES["4.3.1"], unstable_apis=True)
     async with tiny_node(*routes, login_rules=rules(), advertised=advertised) as tiny:
         client = await tiny.client()
         found = []

@@ -52,6 +52,7 @@ from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftV
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.releases import NODE_SOFTWARE
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
@@ -158,7 +159,7 @@ def _remove(body: RemoveVoter) -> RemoveRaftVoterRequest:
 
 
 def _api_versions(_: SupportedVersions) -> ApiVersionsRequest:
-    return ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+    return ApiVersionsRequest(client_software_name=NODE_SOFTWARE, client_software_version=__version__)
 
 
 def _fetch_reply(response: fetch_api.FetchResponse, listener_name: str) -> FetchReply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ottla.cli.errors import FAILED, USAGE
-from ottla.protocol.features import METADATA_VERSION
+from ottla.protocol.releases import METADATA_VERSION
 from tests.ottla.cli.commands.conftest import Run
 
 

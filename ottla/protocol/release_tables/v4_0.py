@@ -1,0 +1,73 @@
+"""Apache Kafka 4.0.2: its APIs, features and configurations, made by `python -m tools.releases 4.0.2`."""
+
+TABLE = """
+[broker apis]
+0:3-12 1:4-17 2:1-10 3:0-13 8:2-9 9:1-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 18:0-4 19:2-7 20:1-6
+21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-1 28:0-5 29:1-3 30:1-3 31:1-3 32:1-4 33:0-2 34:1-2 35:1-4 36:0-2 37:0-3
+38:1-3 39:1-2 40:1-2 41:1-3 42:0-2 43:0-2 44:0-1 45:0-0 46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0 55:0-2 57:0-2 60:0-2
+61:0-0 64:0-0 65:0-0 66:0-1 68:0-1 69:0-1 71:0-0 72:0-0 74:0-0 75:0-0 80:0-0 81:0-0
+[controller apis]
+1:4-17 17:0-1 18:0-4 19:2-7 20:1-6 29:1-3 30:1-3 31:1-3 32:1-4 33:0-2 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 43:0-2
+44:0-1 45:0-0 46:0-0 49:0-1 50:0-0 51:0-0 52:0-2 53:0-1 54:0-1 55:0-2 56:2-3 57:0-2 58:0-0 59:0-1 60:0-2 62:0-4 63:0-1
+64:0-0 67:0-0 70:0-0 73:0-0 80:0-0 81:0-0 82:0-0
+[unstable apis]
+76:0-0 77:0-0 78:0-0 79:0-0 83:0-0 84:0-0 85:0-0 86:0-0 87:0-0
+[features]
+metadata.version:7-25 eligible.leader.replicas.version:0-1 group.version:0-1 kraft.version:0-1 transaction.version:0-2
+[unstable features]
+metadata.version:26-26
+[broker lacks]
+config.providers controller.quorum.auto.join.enable controller.quorum.fetch.max.bytes
+controller.quorum.fetch.snapshot.max.bytes cordoned.log.dirs errors.deadletterqueue.auto.create.topics.enable
+errors.deadletterqueue.topic.name.prefix follower.fetch.last.tiered.offset.enable
+group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable group.consumer.max.assignment.interval.ms
+group.consumer.min.assignment.interval.ms group.consumer.regex.refresh.interval.ms
+group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
+group.share.assignor.offload.enable group.share.assignors group.share.dlq.manager.class.name
+group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
+group.share.max.partition.max.record.locks group.share.max.share.sessions group.share.min.assignment.interval.ms
+group.share.min.delivery.count.limit group.share.min.partition.max.record.locks group.streams.acceptable.recovery.lag
+group.streams.assignment.interval.ms group.streams.assignor.offload.enable group.streams.assignors
+group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
+group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.min.task.offset.interval.ms
+group.streams.num.standby.replicas group.streams.num.warmup.replicas group.streams.rack.aware.assignment.tags
+group.streams.session.timeout.ms group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
+internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
+log.remote.copy.lag.bytes log.remote.copy.lag.ms max.decompressed.message.bytes remote.log.index.file.cache.ttl.ms
+remote.log.manager.follower.thread.pool.size sasl.oauthbearer.allow.unverified.audience
+sasl.oauthbearer.allow.unverified.issuer sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
+transaction.two.phase.commit.enable
+[topic lacks]
+errors.deadletterqueue.group.enable internal.segment.bytes max.decompressed.message.bytes remote.copy.lag.bytes
+remote.copy.lag.ms
+[group lacks]
+consumer.assignment.interval.ms consumer.assignor.offload.enable errors.deadletterqueue.copy.record.enable
+errors.deadletterqueue.topic.name share.assignment.interval.ms share.assignor.offload.enable
+share.delivery.count.limit share.isolation.level share.partition.max.record.locks share.renew.acknowledge.enable
+streams.acceptable.recovery.lag streams.assignment.interval.ms streams.assignor.name streams.assignor.offload.enable
+streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms streams.num.standby.replicas
+streams.num.warmup.replicas streams.rack.aware.assignment.tags streams.session.timeout.ms
+streams.task.offset.interval.ms
+[broker rows]
+advertised.listeners STRING null
+controller.listener.names STRING null
+early.start.listeners STRING null
+group.coordinator.append.linger.ms INT =5
+group.coordinator.rebalance.protocols LIST =classic,consumer
+group.share.max.groups SHORT =10
+group.share.partition.max.record.locks INT =200
+listeners STRING =PLAINTEXT://:9092
+log.dir STRING =/tmp/kafka-logs
+log.dirs STRING null
+sasl.oauthbearer.expected.audience LIST null
+share.coordinator.append.linger.ms INT =10
+"""
