@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, OffsetSpec
 
+from ottla.broker.tiers.objects import OWNER
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 
@@ -206,6 +207,17 @@ def test_what_kafka_refuses_is_refused_in_its_words(cluster: Cluster, configs: d
     admin = AdminClient(cluster.client_settings)
     with pytest.raises(confluent_kafka.KafkaException, match=says):
         admin.create_topics([NewTopic("refused", 1, 1, config=TIERED | configs)])["refused"].result(30)
+
+
+def test_in_a_location_of_another_cluster_nothing_is_written_and_all_stays_here(tmp_path: Path) -> None:
+    (tmp_path / OWNER).write_text("its-original")
+    with tiered_cluster(1, tmp_path) as fork:
+        create(fork, "events")
+        write(fork, "events", 0, COUNT)
+        eventually(lambda: "the location is of cluster its-original" in fork.log(1), "the log names the owner", 60)
+        assert [path.name for path in tmp_path.iterdir()] == [OWNER]
+        assert local_start(fork, "events") == 0
+        assert numbers(fork, "events", COUNT) == list(range(COUNT))
 
 
 def test_remote_storage_is_not_switched_off_by_the_way(cluster: Cluster) -> None:

@@ -28,6 +28,8 @@ from ottla.storage.segment.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_IN
 T = TypeVar("T")
 
 ROOT = "kafka-tiered-storage"
+#: Has the id of the cluster whose location it is. It lies beside `ROOT`, in which Kafka's LocalTieredStorage expects partitions alone.
+OWNER = "ottla-cluster-id"
 SNAPSHOT_SUFFIX, EPOCHS_SUFFIX = producer_snapshots.SUFFIX, ".leader_epoch_checkpoint"
 #: The log goes last in a copy and first in a deletion.
 SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_SUFFIX, LOG_SUFFIX)
@@ -37,6 +39,8 @@ class TierStore(Protocol):
     """The part of a store that remote segments need. All calls block, and raise if the store has failed."""
 
     def put(self, name: str, data: bytes | memoryview) -> None: ...
+
+    def put_if_absent(self, name: str, data: bytes) -> bool: ...
 
     def get(self, name: str) -> bytes | None: ...
 
@@ -49,6 +53,22 @@ class TierStore(Protocol):
 
 class TierFailure(Exception):
     """Remote storage has failed, has not answered in time, or has other bytes than were stored."""
+
+
+def claim(store: TierStore, cluster_id: str) -> None:
+    """Make the location this cluster's, before something is written or deleted there.
+
+    A fork has the settings and the records of its original, and would delete what that still reads.
+
+    Raises:
+        TierFailure: the location is another cluster's.
+    """
+    store.put_if_absent(OWNER, cluster_id.encode())
+    owner = (store.get(OWNER) or b"").decode("utf-8", "replace")
+    if owner != cluster_id:
+        raise TierFailure(
+            f"the location is of cluster {owner}, as its {OWNER} says: ottla.tier.location must be another"
+        )
 
 
 def folder_of(place: TieredPartition) -> str:

@@ -23,7 +23,15 @@ from ottla.broker.replication.disk_work import flush_log
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiers.metadata_topic import TOPIC, MetadataTopic
-from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore, delete_objects, epochs_between, upload_of
+from ottla.broker.tiers.objects import (
+    StoreCalls,
+    TierFailure,
+    TierStore,
+    claim,
+    delete_objects,
+    epochs_between,
+    upload_of,
+)
 from ottla.broker.tiers.remote_retention import expiry_of
 from ottla.broker.tiers.remote_segments import (
     RemoteSegment,
@@ -85,6 +93,7 @@ class TierDriver:
         self._world, self._configs, self._metadata, self._replicas = world, configs, metadata, replicas
         self.topic, self._open_store = topic, open_store
         self._store: TierStore | None = None
+        self._is_ours = False
         self._calls = StoreCalls(world, "tier copies", configs[COPIERS])
         #: The state of each partition that this broker leads, by topic id and index.
         self.partitions: dict[tuple[bytes, int], PartitionTier] = {}
@@ -120,6 +129,14 @@ class TierDriver:
         if self._store is None:
             self._store = await self._calls.run(self._configs[CALL_TIMEOUT], self._open_store)
         return self._store
+
+    async def _own_store(self) -> TierStore:
+        """Return the store if it is this cluster's, so that it may be changed. Raises TierFailure."""
+        store = await self.store()
+        if not self._is_ours:
+            await self._calls.run(self._configs[CALL_TIMEOUT], claim, store, self._metadata.cluster_id)
+            self._is_ours = True
+        return store
 
     # -- Rounds ------------------------------------------------------------------------------------------------------
 
@@ -219,7 +236,7 @@ class TierDriver:
     async def _copy(self, partition: Partition, own: Log, candidate: _Candidate, tier: PartitionTier) -> None:
         place, remote = place_of_partition(partition), candidate.remote
         upload = upload_of(own, place, candidate.local, remote)
-        store = await self.store()
+        store = await self._own_store()
         if own.recovery_point <= remote.end:
             await flush_log(self._world, own)  # local retention waits for it
         self._copying.add(remote.id)
@@ -252,7 +269,7 @@ class TierDriver:
 
     async def _delete(self, place: TieredPartition, segment: RemoteSegment) -> None:
         """Delete a segment's objects, in Kafka's order. Each step may be repeated."""
-        store = await self.store()
+        store = await self._own_store()
         if segment.state is not RemoteState.DELETE_STARTED:
             await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_STARTED))
         await self._calls.run(self._configs[CALL_TIMEOUT], delete_objects, store, place, segment)

@@ -25,6 +25,9 @@ class MemoryStore:
     def put(self, name: str, data: bytes | memoryview) -> None:
         self.objects[name] = bytes(data)
 
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        return self.objects.setdefault(name, data) is data
+
     def get(self, name: str) -> bytes | None:
         return self.objects.get(name)
 
