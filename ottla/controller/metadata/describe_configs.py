@@ -146,7 +146,7 @@ def _known(
     shown = [row for row in rows if row.name not in lacks or (row.name in own and not release.has_zookeeper)]
     if release.is_newest:
         return shown
-    kafkas = [row for row in shown if row.name in own or not row.name.startswith(OWN_PREFIX)]
+    kafkas = [row for row in shown if not row.name.startswith(OWN_PREFIX) or (row.name in own and kind == "topic")]
     return _of_release(kafkas, kind, release, own)
 
 
