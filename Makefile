@@ -61,7 +61,7 @@ UNIT := $(addprefix tests/,protocol storage server controller broker fuzz)
 # had, its tests are skipped and say so.
 test: $(VENV)/dev
 	$(MAKE) --no-print-directory -j 2 optional-parts types rules compiled-tests
-	$(PYTEST) -rfEs -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
+	$(PYTEST) -rfEs -n 5 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
 
 SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
 .PHONY: optional-parts spark-if-possible
@@ -71,7 +71,7 @@ optional-parts:  # one after the other, as two installations at once would meet 
 spark-if-possible:
 	$(if $(SPARK_NEEDS),-$(MAKE) --no-print-directory $(VENV)/pipeline spark-jars,@echo "no Java or no Maven: the tests of the Spark pipeline will be skipped")
 
-# pytest rewrites the assertions of 700 files, which takes 12 s of processor: once here, and not in each of four workers.
+# pytest rewrites the assertions of 700 files, which takes 12 s of processor: once here, and not in each of five workers.
 .PHONY: compiled-tests
 compiled-tests: $(VENV)/dev
 	@$(PYTEST) -q --collect-only --ignore tests/rules tests >/dev/null

@@ -22,6 +22,8 @@ CreatedReplicas = Annotated[
 Internal = Annotated[bool, Parameter(help="Internal topics too, such as __consumer_offsets.")]
 Partitions = Annotated[list[int] | None, Parameter(name=("--partition", "-p"), help="Default: all.")]
 PlacesOrAll = Annotated[list[str] | None, Parameter(help="TOPIC or TOPIC:PARTITION ...; default: all.")]
+#: `--key` beside `--cert`, whose help says what is served with it.
+ServerKey = Annotated[str | None, Parameter(help="The key of the certificate in PEM.")]
 
 
 @option_group
@@ -44,7 +46,7 @@ class HttpsOptions:
     """The certificate of what a command serves."""
 
     cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: serve HTTPS.")] = None
-    key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None
+    key: ServerKey = None
 
     def check(self) -> None:
         """Raise if only one of the two files is named.

@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from tests.compat.librdkafka import Outcome
+from tests.unpacking import unpack
 from tools.apache_kafka.jars import CACHE
 
 VERSION = "3.0.12"
@@ -75,7 +76,7 @@ def build() -> None:
     )
     archive = HOME / f"kafka_python-{VERSION}.tar.gz"
     with tarfile.open(archive) as tar:
-        tar.extractall(HOME, filter="data")
+        unpack(tar, HOME)
     (SOURCE / "test/__init__.py").touch()
     (SOURCE / "test/service.py").write_text(SERVICE)
     needs = ["pytest", "pytest-mock", "pytest-timeout", "py", "lz4", "python-snappy", "zstandard", "crc32c"]

@@ -25,6 +25,7 @@ from tests.compat.librdkafka import Outcome
 from tests.compat.mixed import clients
 from tests.compat.mixed.nodes import OTTLA, Mixed, Node, NotSo, until
 from tests.ottla.conftest import Cli
+from tests.unpacking import unpack
 from tools import dist
 
 #: Of 24 November 2026.
@@ -80,7 +81,7 @@ def old_wheel(commit: str, folder: Path) -> Path:
     packed = subprocess.run(["git", "archive", commit], cwd=dist.ROOT, capture_output=True, check=True).stdout
     source = folder / "source"
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(source, filter="data")
+        unpack(archive, source)
     words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(words, cwd=source, check=True, stdout=subprocess.DEVNULL)
     return next(folder.glob("*.whl"))

@@ -186,6 +186,8 @@ async def test_a_follower_without_a_reserve_stands_still_and_catches_up_with_roo
         leader = leader_of(replicas)
         assert leader is not None
         full, other = (each for each in replicas if each is not leader)
+        await committed(replicas, b"first")
+        await asyncio.sleep(1)  # the leader's epoch is on the disk, or its flush would wait for room, and not the core
         fill(full)
         for number in range(100):
             leader.raft.append([b"%d" % number * 100])

@@ -15,6 +15,7 @@ from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.application import chosen, run
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note
+from ottla.cli.shared_options import ServerKey
 from ottla.client.security import check_names, peer_security
 from ottla.server.address import Address, NoAddress, parse_address
 from ottla.server.network.handshakes import ServerSide, keep_asked_name
@@ -49,7 +50,7 @@ class ProxySecurity:
         str | None, Parameter(help="The host that clients connect to, instead of that of --listen.")
     ] = None
     cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: clients connect by TLS.")] = None
-    key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None
+    key: ServerKey = None
 
 
 SECURITY = ProxySecurity()

@@ -18,6 +18,7 @@ from ottla.server.config.properties_file import read_properties
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
 from tests.another_user import OTHER_USER, as_other_user, skip_without_another_user, write_program
+from tests.unpacking import unpack
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def bundles(machine: Path, *more: str) -> Path:
     options = ("--etc", str(machine / "etc"), "--data", f"{machine}/data/a,{machine}/data/b")
     assert main(["init", str(made), "--nodes", "kafka-1,kafka-2,kafka-3", *options, *more]) == 0
     with tarfile.open(made / "nodes" / "kafka-1.tar") as tar:
-        tar.extractall(machine, filter="tar")
+        unpack(tar, machine, keeps_owners=True)
     (machine / "data").mkdir(mode=0o755)
     return machine / "kafka-1"
 

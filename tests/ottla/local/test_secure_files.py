@@ -77,8 +77,8 @@ def test_what_cannot_be_renewed_stays_as_it_is(tmp_path: Path, capsys: pytest.Ca
     broken.write_text("no certificate")
     for node, says in (
         (str(broken), "cannot be renewed"),
-        ("node-2", "No such file"),
-        ("/no/such.pem", "No such file"),
+        ("node-2", "there is no"),
+        ("/no/such.pem", "there is no"),
     ):
         assert main(["secure", "renew", str(directory), node]) != 0
         assert says in capsys.readouterr().err

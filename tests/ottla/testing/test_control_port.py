@@ -116,7 +116,7 @@ def test_the_list_has_all_verbs_with_a_sentence_and_the_types_of_their_fields(po
     }
     public = {name for name in dir(Cluster) if not name.startswith("_") and callable(getattr(Cluster, name))}
     python_alone = {"address", "close", "condition", "consumer", "faults_of", "is_paused", "is_running", "metadata"}
-    python_alone |= {"node", "pid", "producer", "records", "snapshot", "write"}
+    python_alone |= {"node", "pid", "producer", "records", "replay", "snapshot", "write"}
     assert public - python_alone == rows.keys() - {"status", "strikes_left"}
 
 

@@ -18,6 +18,7 @@ from ottla.console.options import ConsoleOptions
 from ottla.processes.admin import MachineAdmin
 from ottla.registry import server as registry_server
 from ottla.registry.access import Access
+from ottla.server.address import Address
 from ottla.server.admin import AdminServer
 from ottla.server.metrics import Registry
 from ottla.server.world import RealWorld, World
@@ -128,7 +129,7 @@ async def mirror() -> AsyncIterator[int]:
     said: list[str] = []
     note, mirror_command.note = mirror_command.note, cast(Any, said.append)
     try:
-        async with _world() as world, mirror_command._metrics(worker, f"{HOST}:0", world):
+        async with _world() as world, mirror_command._metrics(worker, Address(HOST, 0), world):
             (address,) = said
             yield int(address.rpartition(":")[2].partition("/")[0])
     finally:

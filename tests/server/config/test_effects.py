@@ -67,7 +67,7 @@ def test_the_person_who_starts_the_node_reads_name_file_and_remedy(tmp_path: Pat
 def test_everything_else_that_is_set_in_vain_is_named_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     in_vain = {
         "num.io.threads": "16",
-        "remote.log.reader.threads": "3",
+        "remote.log.manager.thread.pool.size": "3",
         "metric.reporters": "com.acme.R",
         "listener.name.plaintext.ssl.provider": "SunJSSE",
     }

@@ -37,7 +37,7 @@ async def test_many_requests_at_once_share_one_connection(real: RealWorld) -> No
         answers = await asyncio.gather(*(channel.request(ask("m", number)) for number in range(50)))
         assert [answer.error_code for answer in answers] == list(range(50))
         assert node.listener.accepted == 1
-        assert next(iter(node.listener.connections)).client_software_name == "ottla"
+        assert next(iter(node.listener.connections)).client_software_name == "ottla-node"
         assert channel.is_open
         channel.close()
 

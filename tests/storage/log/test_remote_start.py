@@ -30,6 +30,7 @@ def log_of(tmp_path: Path) -> Callable[[LogConfig], Log]:
         for fill in range(RECORDS):
             append(log, batch(fill=fill), epoch=0 if fill < 10 else 3)
         log.advance_high_watermark(RECORDS)
+        log.flush()
         return log
 
     return make
@@ -37,11 +38,11 @@ def log_of(tmp_path: Path) -> Callable[[LogConfig], Log]:
 
 def reopened(log: Log, tmp_path: Path, config: LogConfig, *, clean: bool) -> Log:
     """The log after its process has ended, with the offsets that its checkpoints had."""
-    recovery_point = log.recovery_point
     if clean:
         log.close()
     else:
         log.epochs.flush()
+    recovery_point = log.recovery_point
     return open_at(tmp_path, config, clean=clean, recovery_point=recovery_point, log_start_offset=log.log_start_offset)
 
 
@@ -55,6 +56,17 @@ def test_nothing_leaves_that_remote_storage_does_not_have(log_of: Callable[[LogC
     log.remote_end = third - 1
     assert apply_retention(log, EXPIRED_MS) == 1
     assert (log.log_start_offset, log.local_start_offset) == (0, third)
+
+
+def test_what_is_not_flushed_stays_although_remote_storage_has_it(tmp_path: Path) -> None:
+    log = open_at(tmp_path, TIERED)
+    for fill in range(RECORDS):
+        append(log, batch(fill=fill))
+    log.advance_high_watermark(RECORDS)
+    log.remote_end = RECORDS - 1
+    assert apply_retention(log, EXPIRED_MS) == 0, "a crash would lose the epochs of what is elsewhere"
+    log.flush()
+    assert apply_retention(log, EXPIRED_MS) > 0
 
 
 def test_local_retention_decides_by_size_too(log_of: Callable[[LogConfig], Log]) -> None:

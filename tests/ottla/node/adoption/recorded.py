@@ -10,6 +10,8 @@ import os
 import tarfile
 from pathlib import Path
 
+from tests.unpacking import unpack
+
 DATA = Path(__file__).parent / "data"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 STOPPED, KILLED = "stop", "kill"
@@ -18,7 +20,7 @@ STOPPED, KILLED = "stop", "kill"
 def unpacked(target: Path, how: str = STOPPED) -> Path:
     """The directory of the node."""
     with tarfile.open(DATA / f"kafka-3.7.2-{how}.tar.gz") as archive:
-        archive.extractall(target, filter="data")
+        unpack(archive, target)
     return target
 
 
