@@ -13,7 +13,7 @@ IN_TIME_MS = 1_000
 
 @dataclass(frozen=True)
 class Availability:
-    """Of the records that were due in a stretch."""
+    """What became of the records that were due in a stretch."""
 
     due: int
     in_time: int
@@ -28,7 +28,7 @@ class Availability:
 
 
 def availability(found: Mapping[str, Any], begin_ns: int, end_ns: int) -> Availability | None:
-    """Of `clients.load`, for the records that were due between both; None if none was."""
+    """Return what `clients.load` found of the records that were due between both times; None if none was due."""
     every = [delay for at, delay in zip(found["sent_ns"], found["delays_ms"], strict=True) if begin_ns <= at < end_ns]
     if not every:
         return None

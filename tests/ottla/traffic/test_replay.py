@@ -119,7 +119,7 @@ def test_the_fixture_of_the_plugin_replays_a_file(
 def test_an_error_that_does_not_pass_is_waited_for_once(
     recorded: Path, empty: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its topic each Produce would wait again, and a shadow would never end."""
+    """Each Produce to a topic that the cluster lacks would wait again, and a shadow would never end."""
     monkeypatch.setattr(replaying, "PASSING_S_MAX", 1.0)
     with recorded.open("rb") as file:
         reader = EntryReader(file.read, "f")
