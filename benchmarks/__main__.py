@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import spark_source, stock
+from benchmarks import in_memory, machine, spark_source, stock
 from benchmarks.rows import QUICK, ROWS, Row, quick
 from benchmarks.servers import Server, kafka_first_ack_seconds, ottla_first_ack_seconds, start_kafka, start_ottla
 from benchmarks.steady import driver as steady
@@ -89,7 +89,7 @@ def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[
             servers.append(start_kafka(nodes))
         lines += idle(servers)
         warm = {server.name: warm_up_of(server, [quick(row) for row in rows], nodes, args.quick) for server in servers}
-        samples = sample(rows, servers, runs)
+        samples = sample(rows, servers, runs, with_kfake=nodes == 1 and in_memory.missing() is None)
         if not args.quick:
             lines += [line.replace("idle", "after the loads,", 1) for line in idle(servers)]
     finally:
@@ -158,8 +158,10 @@ def main() -> None:
     parts: list[Part] = [partial(bench, nodes, args, reason is None) for nodes in args.nodes or sorted(ROWS)]
     if not args.nodes:
         parts = [partial(stock_consumers, args, reason is None), *parts, partial(spark_readers, args)]
+    if reason := in_memory.missing():
+        print(f"kfake is left out: {reason}", file=sys.stderr)
     args.out.parent.mkdir(exist_ok=True)
-    whole, short = list[str](), list[str]()
+    whole, short = [*machine.conditions(), ""], list[str]()
     failed = False
     for part in parts:  # a run that is ended keeps the tables that it has
         try:

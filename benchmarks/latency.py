@@ -151,7 +151,7 @@ def main() -> None:
     args = parser.parse_args()
     reason = "left out by --no-kafka" if args.no_kafka else missing()
     with ExitStack() as stack:
-        null = stack.enter_context(NullServer("null_broker"))
+        null = stack.enter_context(NullServer.of("null_broker"))
         servers = [("null", f"127.0.0.1:{null.port}", null.pid)]
         for start in (start_ottla,) if reason else (start_ottla, start_kafka):
             server = start(1)

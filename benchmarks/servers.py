@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,13 +83,18 @@ class TlsListener:
 
 
 class NullServer:
-    """A server without a broker, benchmarks/null_*.py, in a process of its own."""
+    """What takes a load in place of a server, in a process of its own, which listens at NULL_PORT."""
 
-    def __init__(self, module: str) -> None:
-        self._module, self.port = module, NULL_PORT
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command, self.port = command, NULL_PORT
+
+    @classmethod
+    def of(cls, module: str) -> NullServer:
+        """Return one of benchmarks/null_*.py."""
+        return cls([sys.executable, "-m", f"benchmarks.{module}", str(NULL_PORT)])
 
     def __enter__(self) -> NullServer:
-        self._process = subprocess.Popen([sys.executable, "-m", f"benchmarks.{self._module}", str(self.port)])
+        self._process = subprocess.Popen(self._command)
         self.pid = self._process.pid
         until = time.monotonic() + START_SECONDS_MAX
         while True:

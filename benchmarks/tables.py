@@ -49,7 +49,7 @@ def table(rows: list[Row], samples: Samples) -> list[str]:
     lines = [_line(heads), _line(["---"] * len(heads))]
     by_name = medians(samples)
     for row in rows:
-        ours, theirs, null = (by_name[row.name].get(server) for server in ("ottla", "kafka", "null"))
+        ours, theirs, null, in_memory = (by_name[row.name].get(name) for name in ("ottla", "kafka", "null", "kfake"))
         assert ours is not None
         ratio = cpu_ratio = ""
         if theirs is not None:
@@ -66,7 +66,7 @@ def table(rows: list[Row], samples: Samples) -> list[str]:
             cpu_ratio,
             clients,
         ]
-        lines.append(_line([row.name, *cells, _without(null, ours, row), _turns(samples[row.name])]))
+        lines.append(_line([row.name, *cells, _without(null, in_memory, ours, row), _turns(samples[row.name])]))
     return lines
 
 
@@ -85,12 +85,13 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _without(null: Figures | None, ours: Figures, row: Row) -> str:
-    """For raw sockets the null servers' CPU; for librdkafka how fast its client is where nothing is done."""
+def _without(null: Figures | None, in_memory: Figures | None, ours: Figures, row: Row) -> str:
+    """For raw sockets the null servers' CPU, and kfake's; for librdkafka how fast its client is where nothing is done."""
     if null is None:
         return ""
     if row.is_raw:
-        return f"{_cpu(null, row)}, ours {verdict(ours['cpu'] / null['cpu'], None, row.null_at_most)}"
+        kfake = f"; kfake {_cpu(in_memory, row)}" if in_memory is not None else ""
+        return f"{_cpu(null, row)}, ours {verdict(ours['cpu'] / null['cpu'], None, row.null_at_most)}{kfake}"
     return f"{_figure(null, row)} ({null['client']:.2f} cores), ours {ours[row.figure] / null[row.figure]:.2f}x"
 
 

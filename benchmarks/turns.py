@@ -8,9 +8,12 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from benchmarks.in_memory import kfake
 from benchmarks.rows import Figures, Row, Samples
 from benchmarks.servers import NullServer, Server
 from benchmarks.usage import MachineTime, cpu_seconds
@@ -47,7 +50,11 @@ def measure(server: Server, row: Row, round_: int) -> Figures:
 
 def measure_null(row: Row) -> Figures:
     """The same client without a server: the null servers for raw sockets, the null broker for librdkafka."""
-    with NullServer(row.null_module) as null:
+    return measure_without(row, NullServer.of(row.null_module))
+
+
+def measure_without(row: Row, server: NullServer) -> Figures:
+    with server as null:
         options = {**row.options, "topic": "t", "bootstrap": f"127.0.0.1:{null.port}", "port": null.port}
         if row.is_raw:
             return timed(row, f"null_{row.load}", {**options, "seconds": NULL_SECONDS}, [null.pid])
@@ -102,17 +109,21 @@ def warm_up(rows: list[Row], server: Server, seconds_max: float) -> WarmUp:
     raise AssertionError("unreachable")
 
 
-def sample(rows: list[Row], servers: list[Server], runs: int) -> Samples:
+def sample(rows: list[Row], servers: list[Server], runs: int, *, with_kfake: bool = False) -> Samples:
     """The servers take turns so that a drift of the machine meets both."""
-    samples: Samples = {row.name: {name: [] for name in (*(s.name for s in servers), "null")} for row in rows}
+    samples: Samples = {row.name: {} for row in rows}
     for round_ in range(runs):
         shared: dict[tuple[str, str], Figures] = {}
         for row in rows:
-            for server in (*servers, None) if row.null_module else servers:
-                name = "null" if server is None else server.name
+            measured: dict[str, Callable[[], Figures]] = {s.name: partial(measure, s, row, round_) for s in servers}
+            if row.null_module:
+                measured["null"] = partial(measure_null, row)
+            if with_kfake and row.load == "one_record":
+                measured["kfake"] = partial(measure_without, row, kfake())
+            for name, run in measured.items():
                 if (name, row.run) not in shared:
-                    shared[name, row.run] = measure_null(row) if server is None else measure(server, row, round_)
-                samples[row.name][name].append(shared[name, row.run])
+                    shared[name, row.run] = run()
+                samples[row.name].setdefault(name, []).append(shared[name, row.run])
                 report(f"[{round_}] {row.name} | {name}", shared[name, row.run])
     return samples
 

@@ -18,6 +18,7 @@ from ottla.controller.controller_node import ControllerNode, MetadataNode
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
+from ottla.node.python_build import python_build
 from ottla.node.story_page import NodeStories, StoryPage
 from ottla.node.tables import TablePage
 from ottla.protocol.replica_sets import original_replicas
@@ -182,8 +183,10 @@ def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: N
 
 def build_info(release: str) -> Family:
     """Yield the version that runs here; `release` is the Apache Kafka that it advertises."""
-    labels = {"version": __version__, "kafka": release, "python": platform.python_version()}
-    return gauge("ottla_build_info", "1; the labels say what runs here", 1, **labels)
+    python = {"python": platform.python_version(), "python_build": python_build().value}
+    return gauge(
+        "ottla_build_info", "1; the labels say what runs here", 1, version=__version__, kafka=release, **python
+    )
 
 
 def add_metadata_sources(

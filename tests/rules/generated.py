@@ -179,8 +179,8 @@ def doctor_page() -> str:
         "",
         "`ottla doctor -b HOST:PORT [--config FILE] [--topic NAME]` looks at each step from where it runs to the cluster, and at the cluster: names,"
         " connections, the protocol, TLS, the login, the address that each broker advertises, the permissions for a topic, a record that is"
-        " written and read back (`--read-only`: none), clocks, replicas, disks, the quorum, settings that lose records, and client libraries."
-        " The exit code is that of the first error in this order; warnings and advice leave it 0. `-o json` has the same fields.",
+        " written and read back (`--read-only`: none), clocks, replicas, disks, the quorum, settings that lose records, client libraries,"
+        " and the Python of the nodes. The exit code is that of the first error in this order; warnings and advice leave it 0. `-o json` has the same fields.",
         "",
         "![ottla doctor while one of three nodes is down](pictures/doctor.svg)",
     ]

@@ -49,6 +49,9 @@ OPEN_TRANSACTION_MS = 15 * 60_000
 #: Names that a finding of many has.
 NAMED_MAX = 3
 SOFTWARE_METRIC = "kafka_server_socket_server_metrics_connections_software"
+BUILD_METRIC = "ottla_build_info"
+#: Values of the label python_build that mean a slow interpreter (`ottla/node/python_build.py`).
+SLOW_BUILDS = ("no profile", "debug")
 LIBRDKAFKA = "librdkafka"
 #: The oldest releases of libraries that are not old, by the name that they send (KIP-511).
 OLDEST = {"apache-kafka-java": (3, 0), LIBRDKAFKA: (2, 0), "kafka-python": (2, 1), "sarama": (1, 40), "kgo": (1, 15)}
@@ -117,7 +120,7 @@ async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed
 
     looks: dict[str, Callable[[], Awaitable[list[DoctorFinding]]]] = {
         "brokers": brokers, "quorum": quorum, "partitions": partitions, "disks": disks, "throttles": throttles,
-        "transactions": transactions, "features": features, "client libraries": partial(_clients, cluster, admin.values()), "tables": partial(_tables, admin),
+        "transactions": transactions, "features": features, "client libraries and Python": partial(_nodes, cluster, admin), "tables": partial(_tables, admin),
     }  # fmt: skip
     for name, look in looks.items():
         await part(name, look)
@@ -132,16 +135,16 @@ async def _tables(admin: Mapping[int, str]) -> list[DoctorFinding]:
     ]
 
 
-async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[DoctorFinding]:
-    samples: list[AdminSample] = []
-    for address in admin:
-        try:
-            samples += await scrape(address, (SOFTWARE_METRIC,), cluster.timeout_ms / 1000)
-        except Failure:
-            continue
-    if not any(sample.name == SOFTWARE_METRIC for sample in samples):
-        return [DoctorFinding("clients-not-known", "client libraries", "no broker says which are connected")]
-    return judge_clients(samples)
+async def _nodes(cluster: ClusterClient, admin: Mapping[int, str]) -> list[DoctorFinding]:
+    samples: dict[int, list[AdminSample]] = {}
+    for node, address in admin.items():
+        with suppress(Failure):
+            samples[node] = await scrape(address, (SOFTWARE_METRIC, BUILD_METRIC), cluster.timeout_ms / 1000)
+    found = judge_builds(samples)
+    everywhere = [sample for each in samples.values() for sample in each]
+    if not any(sample.name == SOFTWARE_METRIC for sample in everywhere):
+        return [*found, DoctorFinding("clients-not-known", "client libraries", "no broker says which are connected")]
+    return found + judge_clients(everywhere)
 
 
 # -- Judgements --------------------------------------------------------------------------------------------------------
@@ -265,6 +268,16 @@ def judge_features(nodes: Sequence[Mapping[str, FeatureLevels]]) -> list[DoctorF
         if len(rows) == len(nodes) and finalized < highest:
             found.append(DoctorFinding("features-behind", name, f"level {finalized}, and all brokers serve {highest}"))
     return found
+
+
+def judge_builds(samples: Mapping[int, Iterable[AdminSample]]) -> list[DoctorFinding]:
+    """Judge the Python that each node runs on; `samples` are those of a node's admin listener, and an older node does not say its build."""
+    return [
+        DoctorFinding("slow-python", f"node {node}", f"Python {sample.labels.get('python')}: {build}")
+        for node, each in sorted(samples.items())
+        for sample in each
+        if sample.name == BUILD_METRIC and (build := sample.labels.get("python_build")) in SLOW_BUILDS
+    ]
 
 
 def judge_clients(samples: Iterable[AdminSample]) -> list[DoctorFinding]:

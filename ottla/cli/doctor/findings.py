@@ -213,6 +213,11 @@ KINDS: dict[str, FindingKind] = {
         ADVICE, "Something could not be looked at: this user may not, or the broker does not answer that.",
         "the text has the reason; pass the properties of a user with Describe and DescribeConfigs on the cluster",
     ),
+    "slow-python": FindingKind(
+        ADVICE, "A node runs on a Python that was compiled without a profile (PGO), as pyenv does it, or for debugging: each request takes "
+        "a tenth to a quarter more processor than with the Python of a distribution or of python.org.",
+        "run the node with the system's Python, uv's, or the image; pyenv: PYTHON_CONFIGURE_OPTS='--enable-optimizations --with-lto'",
+    ),
     "old-client": FindingKind(
         ADVICE, "A client library is connected that is older than its oldest supported release.",
         "update the application: kafka-clients 3.x, librdkafka 2.x, or a newer release of its library",

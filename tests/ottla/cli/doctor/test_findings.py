@@ -12,6 +12,7 @@ from ottla.cli.errors import OK, UNHEALTHY
 from ottla.client.admin_listeners import AdminSample
 from ottla.client.cluster_state import FeatureLevels
 from ottla.client.table_troubles import LAG_S_MAX, troubles_of
+from ottla.node.python_build import PythonBuild
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -138,6 +139,19 @@ def test_old_clients_and_librdkafkas_wait() -> None:
     assert [(each.kind, each.place) for each in found] == [("old-client", "apache-kafka-java 2.8.0")]
     assert kinds(cluster.judge_clients([sample("librdkafka", "2.5.0")])) == ["librdkafka-backoff"]
     assert kinds(cluster.judge_clients([sample("librdkafka", "1.9.2")])) == ["old-client", "librdkafka-backoff"]
+
+
+def test_a_node_on_a_python_without_a_profile_is_named_and_one_that_does_not_say_its_build_is_not() -> None:
+    def node(**labels: str) -> list[AdminSample]:
+        return [AdminSample(cluster.BUILD_METRIC, {"version": "1", "python": "3.11.7", **labels}, 1.0)]
+
+    builds = {each: node(python_build=each.value) for each in PythonBuild}
+    found = cluster.judge_builds({3: builds[PythonBuild.NO_PROFILE], 1: builds[PythonBuild.DEBUG], 2: node()})
+    assert [(each.kind, each.place, each.problem) for each in found] == [
+        ("slow-python", "node 1", "Python 3.11.7: debug"),
+        ("slow-python", "node 3", "Python 3.11.7: no profile"),
+    ]
+    assert cluster.judge_builds({1: builds[PythonBuild.PROFILE], 2: builds[PythonBuild.UNKNOWN]}) == []
 
 
 def test_clocks_differ_only_outside_of_the_time_of_the_request() -> None:
