@@ -43,6 +43,7 @@ from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.tables.table_driver import TableDriver
 from ottla.broker.telemetry.client_telemetry import Telemetry
+from ottla.broker.tiered_topics import TieredTopics
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import TierStore
 from ottla.broker.tiers.tier_driver import TierDriver
@@ -194,13 +195,14 @@ class BrokerNode:
             authorizer=AllowAll() if authorizer is None else authorizer,
             check_stores=check_stores,
         )
+        self.tiered_topics = TieredTopics(configs)
         self.tiers = self._tiers(open_tier_store)
         self.routes: list[Route] = bound(ROUTES, self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [
             self.groups.on_metadata_update, self.share_coordinator.on_metadata_update, self.components.delayed_metadata.on_metadata_update,
             topic_creation.on_metadata_update, self.channels.on_metadata_update, self.components.telemetry.on_metadata_update,
-            self.tables.on_metadata_update,
+            self.tables.on_metadata_update, self.tiered_topics.on_metadata_update,
         ]  # fmt: skip
         self._scheduled_tasks = ScheduledTasks(
             world, configs, logs, self.replicas, self.clock_jumps, self._check_directories

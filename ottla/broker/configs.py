@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.controller.metadata.configs import ConfigsImage
+from ottla.controller.metadata.topic_names import LOCAL_TOPICS
 from ottla.protocol.releases import Advertised
 from ottla.server.config.dynamic import Levels
 from ottla.server.config.key import Values
@@ -59,8 +60,14 @@ class BrokerConfigs:
         Where there is remote storage each log is opened as if it had some: otherwise it would start at its first segment, and forget what is
         in the store. Its replica's role brings the configuration as it is (`Log.update_config`).
         """
-        config = self.for_log(known.for_topic(topic))
+        config = self.for_topic(known, topic)
         return replace(config, remote_storage_enable=True) if self[SYSTEM] else config
+
+    def for_topic(self, known: ConfigsImage, topic: str) -> LogConfig:
+        """Return the LogConfig of a topic. Kafka takes remote.storage.enable for the topics that it makes itself, too, and it has no effect."""
+        config = self.for_log(known.for_topic(topic))
+        is_local = topic in LOCAL_TOPICS and config.remote_storage_enable
+        return replace(config, remote_storage_enable=False) if is_local else config
 
     def for_log(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return a topic's LogConfig. Most topics share one: 10,000 partitions must not parse 10,000 times."""

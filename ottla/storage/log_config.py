@@ -66,6 +66,11 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def expires(self) -> bool:
+        """Return whether segments leave the local disk by age and size. With remote storage an empty cleanup.policy does not keep them (as in Kafka 4.3)."""
+        return self.delete or self.is_copied
+
+    @property
     def holds_for_table(self) -> bool:
         return self.ottla_table_format != "none" and self.ottla_table_retention_hold
 

@@ -192,7 +192,8 @@ def test_aborted_transactions_stay_hidden_across_the_border(cluster: Cluster) ->
 @pytest.mark.parametrize(
     ("configs", "says"),
     [
-        ({"cleanup.policy": "compact"}, "Remote log storage is unsupported for the compacted topics"),
+        ({"cleanup.policy": "compact"}, "Remote log storage only supports topics with cleanup.policy=delete"),
+        ({"cleanup.policy": "compact,delete"}, "Remote log storage only supports topics with cleanup.policy=delete"),
         (
             {"retention.ms": "1000", "local.retention.ms": "2000"},
             "Value must not be more than retention.ms property value: 1000",

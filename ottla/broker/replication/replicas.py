@@ -244,7 +244,7 @@ class Replicas:
     def _open_log(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> Log:
-        config = self._configs.for_log(image.configs.for_topic(topic))
+        config = self._configs.for_topic(image.configs, topic)
         local_log = self.logs.open.get(topic_id, index)
         if local_log is None:
             return self.logs.create(
@@ -298,7 +298,7 @@ class Replicas:
                 yield None
 
     def _update_config(self, partition: Partition) -> None:
-        config = self._configs.for_log(self.image.configs.for_topic(partition.topic))
+        config = self._configs.for_topic(self.image.configs, partition.topic)
         if partition.log is not None:
             partition.log.update_config(config)
             partition.update_config()

@@ -18,6 +18,7 @@ from ottla.broker.metadata_cache import NO_LEADER, MetadataCache
 from ottla.broker.replication.committed_write import CommittedWrites
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition, place_of
+from ottla.controller.metadata.topic_names import REMOTE_LOG_METADATA_TOPIC as TOPIC
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.remote_log_records import (
     RemoteLogRecord,
@@ -38,7 +39,6 @@ from ottla.storage.errors import StorageFailure
 
 log = logging.getLogger(__name__)
 
-TOPIC = "__remote_log_metadata"
 #: Kafka's, by the names of its TopicBasedRemoteLogMetadataManager, and their defaults.
 PARTITIONS, FACTOR = (
     "rlmm.config.remote.log.metadata.topic.num.partitions",

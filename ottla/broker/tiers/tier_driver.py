@@ -22,7 +22,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.disk_work import flush_log
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.tiers.metadata_topic import TOPIC, MetadataTopic
+from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import (
     StoreCalls,
     TierFailure,
@@ -157,7 +157,7 @@ class TierDriver:
 
     def _tiered(self) -> Iterator[tuple[Partition, Log]]:
         for partition in self._replicas:
-            if partition.log is not None and partition.log.config.remote_storage_enable and partition.topic != TOPIC:
+            if partition.log is not None and partition.log.config.remote_storage_enable:
                 yield partition, partition.log
 
     async def _round(self) -> None:
@@ -305,7 +305,7 @@ class TierDriver:
         topic = image.topics.by_name(place.topic)
         if topic is None or topic.id != place.topic_id:
             return False
-        return self._configs.for_log(image.configs.for_topic(place.topic)).remote_storage_enable
+        return self._configs.for_topic(image.configs, place.topic).remote_storage_enable
 
 
 def place_of_partition(partition: Partition) -> TieredPartition:

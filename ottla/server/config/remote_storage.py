@@ -32,6 +32,11 @@ def tier_options(static: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def is_remote(configs: Mapping[str, str]) -> bool:
+    """Return whether a topic has remote storage, by the texts of its configuration."""
+    return configs.get(TOPIC, "").lower() == "true"
+
+
 def check_system(values: Values, own: Values, static: Mapping[str, str]) -> None:
     """Raise ConfigError if remote storage is on, and there is no place for it."""
     if values[SYSTEM] and not tier_location(own, static):
@@ -43,14 +48,17 @@ def check_remote_storage(values: Values, broker_values: Values) -> None:
     """Raise ConfigError if a topic's parsed values are not allowed together, in the order in which Kafka looks at them."""
     if not values[TOPIC]:
         return
-    if "compact" in values["cleanup.policy"]:
-        raise _refused(TOPIC, "true", "Remote log storage is unsupported for the compacted topics")
     if not broker_values.get(SYSTEM):
         raise _refused(
             TOPIC,
             "true",
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
         )
+    if list(values["cleanup.policy"]) not in ([], ["delete"]):
+        text = (
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+        )
+        raise _refused(TOPIC, "true", text)
     for unit in ("bytes", "ms"):
         whole, local = values[f"retention.{unit}"], values[f"local.retention.{unit}"]
         if whole == UNLIMITED or local == AS_THE_TOPIC:
@@ -75,8 +83,7 @@ def check_remote_storage(values: Values, broker_values: Values) -> None:
 
 def check_turned_off(existing: Mapping[str, str], configs: Mapping[str, str]) -> None:
     """Raise ConfigError if a topic would lose its remote segments without saying so."""
-    was, stays = existing.get(TOPIC) == "true", configs.get(TOPIC) == "true"
-    if was and not stays and configs.get(DELETE) != "true":
+    if is_remote(existing) and not is_remote(configs) and configs.get(DELETE, "").lower() != "true":
         text = (
             "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and turn to"
             f" read only, please set `{TOPIC}=true,{COPY_OFF}=true`. If you want to disable remote storage and delete all remote data,"

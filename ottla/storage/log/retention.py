@@ -180,11 +180,11 @@ def expired(log: Log, now_ms: int) -> Iterator[str]:
         if end > log.high_watermark or (is_active and not size):
             return
         goes_ms, is_held = NEVER, config.is_copied and end > min(log.remote_end + 1, log.recovery_point)
-        if config.delete and config.kept_ms >= 0 and not is_held:
+        if config.expires and config.kept_ms >= 0 and not is_held:
             goes_ms = _largest_timestamp(log, segment, is_active) + config.kept_ms
         if goes_ms < now_ms:
             why = f"{kept} time {config.kept_ms}ms breach"
-        elif config.delete and 0 <= config.kept_bytes <= left and not is_held:
+        elif config.expires and 0 <= config.kept_bytes <= left and not is_held:
             why, goes_ms = f"{kept} size {config.kept_bytes} breach", 0
         elif following is not None and following <= log.log_start_offset:
             yield f"log start offset {log.log_start_offset} breach"

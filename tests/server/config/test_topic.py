@@ -184,5 +184,18 @@ def test_a_topic_takes_the_brokers_value_in_its_own_unit() -> None:
 def test_remote_storage_is_refused_where_the_broker_has_none() -> None:
     configs, system = {"remote.storage.enable": "true"}, "remote.log.storage.system.enable"
     check_topic_configs(configs, {**DEFAULTS, system: True})
-    with pytest.raises(ConfigError, match="Tiered Storage functionality is disabled in the broker"):
-        check_topic_configs(configs, {**DEFAULTS, system: False})
+    for policy in ({}, {"cleanup.policy": "compact"}):  # Kafka 4.3 looks at the broker first
+        with pytest.raises(ConfigError, match="Tiered Storage functionality is disabled in the broker"):
+            check_topic_configs(configs | policy, {**DEFAULTS, system: False})
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_allowed"), [("delete", True), ("", True), ("compact", False), ("compact,delete", False)]
+)
+def test_remote_storage_is_for_topics_that_are_not_compacted(policy: str, is_allowed: bool) -> None:
+    configs = {"remote.storage.enable": "true", "cleanup.policy": policy}
+    refusal = said(
+        lambda asked: check_topic_configs(asked, {**DEFAULTS, "remote.log.storage.system.enable": True}), configs
+    )
+    text = "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+    assert refusal == (None if is_allowed else text)

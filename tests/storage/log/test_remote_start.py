@@ -69,6 +69,15 @@ def test_what_is_not_flushed_stays_although_remote_storage_has_it(tmp_path: Path
     assert apply_retention(log, EXPIRED_MS) > 0
 
 
+@pytest.mark.parametrize(("copies", "leaves"), [(True, True), (False, False)])
+def test_with_an_empty_cleanup_policy_the_disk_is_left_for_remote_storage_and_nothing_expires_without_it(
+    log_of: Callable[[LogConfig], Log], copies: bool, leaves: bool
+) -> None:
+    log = log_of(replace(TIERED, cleanup_policy=(), remote_log_copy_disable=not copies))
+    log.remote_end = RECORDS - 1
+    assert (apply_retention(log, EXPIRED_MS) > 0) is leaves
+
+
 def test_local_retention_decides_by_size_too(log_of: Callable[[LogConfig], Log]) -> None:
     config = replace(TIERED, local_retention_ms=-1, local_retention_bytes=SMALL.segment_bytes)
     log = log_of(config)
