@@ -26,7 +26,7 @@ VALUE = b"x" * 900
 COUNT = 600
 
 
-def tiered_cluster(nodes: int, store: Path) -> Cluster:
+def tiered_cluster(nodes: int, store: Path, **properties: str) -> Cluster:
     return Cluster(
         nodes,
         remote_log_storage_system_enable="true",
@@ -36,6 +36,7 @@ def tiered_cluster(nodes: int, store: Path) -> Cluster:
         remote_log_manager_task_interval_ms="200",
         log_retention_check_interval_ms="200",
         file_delete_delay_ms="0",
+        **properties,
     )
 
 

@@ -19,6 +19,8 @@ STREAMS = CACHE / f"apache-kafka-{VERSION}" / "streams"
 SHELL = CACHE / f"apache-kafka-{VERSION}" / "shell"
 #: MirrorMaker and its client library.
 MIRROR = CACHE / f"apache-kafka-{VERSION}" / "mirror"
+#: Tests of Kafka's storage, with LocalTieredStorage.
+TIERS = CACHE / f"apache-kafka-{VERSION}" / "tiers"
 #: Flink's Avro serializers for Confluent's registry, with Confluent's Java client inside: its own jars are in no public registry.
 FLINK = CACHE / f"apache-kafka-{VERSION}" / "flink-registry"
 #: The pom of each folder that is not `libs`, and a jar that is there once the folder is complete.
@@ -26,6 +28,7 @@ FOLDERS = {
     STREAMS: ("pom-streams.xml", f"kafka-streams-{VERSION}.jar"),
     SHELL: ("pom-shell.xml", f"kafka-shell-{VERSION}.jar"),
     MIRROR: ("pom-mirror.xml", f"connect-mirror-{VERSION}.jar"),
+    TIERS: ("pom-tiers.xml", f"kafka-storage-{VERSION}-test.jar"),
     FLINK: ("pom-flink.xml", "flink-core-1.20.0.jar"),
 }
 FETCH_SECONDS_MAX = 600
@@ -85,6 +88,11 @@ def shell_classpath() -> str:
 def mirror_classpath() -> str:
     """What MirrorMaker and RemoteClusterUtils need besides."""
     return f"{require(MIRROR)}/*"
+
+
+def tiers_classpath() -> str:
+    """What Kafka's LocalTieredStorage needs besides."""
+    return f"{require(TIERS)}/*"
 
 
 def flink_classpath() -> str:
