@@ -20,6 +20,7 @@ EXIT_CODES = {
             Kind.NOT_ADMIN_LISTENER,
             Kind.NO_SUCH_PARTITION,
             Kind.NO_SUCH_BROKER,
+            Kind.NO_SUCH_NODE,
         ),
         USAGE,
     ),
@@ -33,7 +34,8 @@ OF_KINDS = {
     Kind.NOT_HOST_PORT: "for example -b localhost:9092",
     Kind.NOT_ADMIN_LISTENER: "for example --admin 1@kafka-1:9644",
     Kind.NO_SUCH_PARTITION: "`ottla topic list`",
-    Kind.NO_SUCH_BROKER: "`ottla broker list` shows those that do",
+    Kind.NO_SUCH_BROKER: "`ottla broker list` shows all, also those that are fenced",
+    Kind.NO_SUCH_NODE: "`ottla cluster info` shows the brokers and the leader of the quorum",
     Kind.BROKER_GONE: "`ottla cluster info` shows who is",
     Kind.TOO_FEW_BROKERS: "start another broker, or lower their replication factor with `ottla move run TOPIC --to BROKERS`",
 }

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from ottla.cli.output import printable
 from ottla.cli.units import duration_text, size_text
+from ottla.client.failures import plural
 
 #: The rate is that of the last seconds: a copy that begins slowly shall not promise a long end.
 WINDOW_MS = 10_000
@@ -112,4 +113,8 @@ class ProgressLine:
         return None if self.total is None else self._pace.seconds_left(self.total - self._before)
 
     def _amount(self, number: float) -> str:
-        return size_text(number) if self.unit == "bytes" else f"{number:,.0f} {self.unit}"
+        return (
+            size_text(number)
+            if self.unit == "bytes"
+            else f"{number:,.0f} {plural(round(number), self.unit.removesuffix('s'))}"
+        )

@@ -47,9 +47,16 @@ async def listeners_of(cluster: ClusterClient, admin: Admin) -> dict[int, str]:
 
 
 async def show_story(
-    cluster: ClusterClient, admin: Admin, ask: Callable[[Mapping[int, str]], Awaitable[Story]], output: str
+    cluster: ClusterClient,
+    admin: Admin,
+    ask: Callable[[Mapping[int, str]], Awaitable[Story]],
+    look: Callable[[], Awaitable[object]],
+    output: str,
 ) -> None:
-    """Show the story that `ask` gets of the admin listeners; fails if none of them answers."""
+    """Show the story that `ask` gets of the admin listeners; fails if none of them answers.
+
+    What was deleted may still have a story. Without one `look` asks the cluster for the thing itself, and fails if there is none.
+    """
     listeners = await listeners_of(cluster, admin)
     story = await ask(listeners)
     if len(story.failures) == len(listeners):
@@ -57,6 +64,7 @@ async def show_story(
     for node, fault in story.failures.items():
         note(f"node {node}: {fault.text()}")
     if not story.entries:
+        await look()
         note("no node that answers remembers a decision about it: a story ends with the process of its node")
     rows = [
         {

@@ -21,6 +21,7 @@ from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, Leaders
 from ottla.client.configs import OWN_PREFIX, describe_configs
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import check, failure
+from ottla.client.failures import counted
 from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
@@ -97,7 +98,7 @@ class TopicCopy:
         if not found.error_code:
             if len(found.partitions) != len(self.ends):
                 raise CommandFailed(
-                    f"{self.target_topic} has {len(found.partitions)} partitions, and {self.source_topic} has {len(self.ends)}",
+                    f"{self.target_topic} has {counted(len(found.partitions), 'partition')}, and {self.source_topic} has {len(self.ends)}",
                     "offsets cannot be kept: choose another target, or `ottla topic add-partitions`",
                 )
             return False

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
-from ottla.client.errors import check
+from ottla.client.errors import ClusterError, check
+from ottla.client.failures import Kind
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -222,6 +223,17 @@ async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
     return response
 
 
+async def check_brokers(cluster: ClusterClient, brokers: Collection[int]) -> None:
+    """Check that the cluster has these brokers; they may be fenced.
+
+    Raises:
+        ClusterError: one is not registered.
+    """
+    known = {row.broker_id for row in (await describe_cluster(cluster)).brokers} if brokers else set()
+    if unknown := sorted(set(brokers) - known):
+        raise ClusterError(f"there is no broker {unknown[0]}", kind=Kind.NO_SUCH_BROKER)
+
+
 class Problem(NamedTuple):
     """A problem of the cluster: `place` is where it is, `problem` what it is."""
 
@@ -280,7 +292,11 @@ class StopEffects(NamedTuple):
 
 
 async def effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
-    """Ask the cluster what a stop of the node would take away."""
+    """Ask the cluster what a stop of the node would take away.
+
+    Raises:
+        ClusterError: no broker and no controller has this id, or a topic is too new for the broker that is asked.
+    """
     # Imported late: kafka-storage and most commands need none of their messages.
     from ottla.client.configs import describe_topics_config
     from ottla.client.topics import adding_replicas
@@ -296,7 +312,14 @@ async def effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
             check(f"topic {topic.name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     adding = await adding_replicas(cluster, concerned)
     of_topics = of_partitions(concerned, {name: int(text) for name, text in min_isr.items()}, node_id, adding)
-    of_voters = of_quorum(await describe_quorum(cluster), node_id)
+    quorum = await describe_quorum(cluster)
+    # A broker before 4.0 names no fenced ones: one with replicas is known all the same.
+    controllers = {row.replica_id for row in (*quorum.current_voters, *quorum.observers)}
+    if not concerned and node_id not in controllers:
+        brokers = {row.broker_id for row in (await describe_cluster(cluster)).brokers}
+        if node_id not in brokers:
+            raise ClusterError(f"there is no node {node_id}", kind=Kind.NO_SUCH_NODE)
+    of_voters = of_quorum(quorum, node_id)
     return StopEffects(of_voters.now + of_topics.now, of_voters.always + of_topics.always)
 
 

@@ -1,5 +1,5 @@
-"""A failure as programs print it: its kind, its cause and what to try. Without the protocol, which `ottla --help`
-does not load.
+"""A failure as programs print it: its kind, its cause and what to try; and how a sentence counts. Without the protocol, which
+`ottla --help` does not load.
 
 An error says what happened; what a person types to mend it, and with which exit code a process ends, is known to the command line
 alone (ottla/cli/hints.py).
@@ -24,6 +24,7 @@ class Kind(Enum):
     NOT_ADMIN_LISTENER = auto()
     NO_SUCH_PARTITION = auto()
     NO_SUCH_BROKER = auto()
+    NO_SUCH_NODE = auto()
     # Failures of the cluster that have a remedy of their own.
     BROKER_GONE = auto()
     NO_BROKER_ANSWERS = auto()
@@ -46,6 +47,16 @@ class Failure(Exception):
     def text(self) -> str:
         """Return cause and remedy in one line, for a log."""
         return f"{self.cause} ({self.remedy})" if self.remedy else self.cause
+
+
+def plural(number: float, noun: str) -> str:
+    """Return the noun as it stands behind the number: "group" behind 1, "groups" behind 0 and 2."""
+    return noun if number == 1 else f"{noun}s"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun: "1 group", "2 groups"."""
+    return f"{number} {plural(number, noun)}"
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from ottla.client.balance import plan_balance
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClusterError
-from ottla.client.failures import Kind
+from ottla.client.failures import Kind, counted
 from ottla.client.moves import PlannedMove, partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
 from ottla.client.partitions import TopicPartition
 
@@ -154,6 +154,6 @@ def refuse_stuck(stuck: list[TopicPartition]) -> None:
     if stuck:
         name, index = stuck[0]
         raise ClusterError(
-            f"{len(stuck)} partition(s), such as {name}-{index}, have more replicas than there would be brokers",
+            f"there would be fewer brokers than replicas of {counted(len(stuck), 'partition')}, such as {name}-{index}",
             kind=Kind.TOO_FEW_BROKERS,
         )

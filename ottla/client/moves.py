@@ -13,7 +13,7 @@ from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import describe_cluster, describe_log_dirs
 from ottla.client.configs import STATIC_SOURCES, alter_configs, describe_configs, describe_topics_config
 from ottla.client.errors import ClusterError, code_of
-from ottla.client.failures import Kind
+from ottla.client.failures import Kind, counted
 from ottla.client.partitions import TopicPartition, by_topic
 from ottla.client.topics import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
@@ -217,7 +217,7 @@ async def watch_moves(
         took(sum(min(fetched.get(place, 0), totals.get(place, 0)) for place in places))
         if not ongoing:
             return
-        cluster.doing = f"watching the moves of {len(ongoing)} partitions"
+        cluster.doing = f"watching the moves of {counted(len(ongoing), 'partition')}"
         await asyncio.sleep(WATCH_S)
 
 

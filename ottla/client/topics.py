@@ -232,7 +232,7 @@ async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicP
     """Return the partitions of TOPIC or TOPIC:PARTITION.
 
     Raises:
-        ClusterError: there is no such topic, or the text has another form.
+        ClusterError: there is no such topic or partition, or the text has another form.
     """
     places: list[TopicPartition] = []
     for text in texts:
@@ -240,6 +240,8 @@ async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicP
         if colon and not index.isdecimal():
             raise ClusterError(f"{text!r} is not TOPIC or TOPIC:PARTITION", None, Kind.WRONG)
         indexes = await cluster.partitions(name)
+        if colon and int(index) not in indexes:
+            raise ClusterError(f"there is no partition {name}-{index}", kind=Kind.NO_SUCH_PARTITION)
         places += [(name, int(index))] if colon else [(name, number) for number in indexes]
     return places
 

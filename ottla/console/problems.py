@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import NoConnection
 from ottla.client.cluster_state import FULL_BYTES
-from ottla.client.failures import Failure
+from ottla.client.failures import Failure, counted
 from ottla.console.sampler import Sampler
 from ottla.console.snapshot import ConsoleSnapshot
 from ottla.protocol.errors import ErrorCode
@@ -55,7 +55,7 @@ def _brokers(snapshot: ConsoleSnapshot) -> Iterator[Finding]:
     if len(leaders) > 1 and sum(leaders.values()) >= UNEVEN_LEADERS_MIN:
         for node, count in leaders.items():
             if count > even * UNEVEN_PART:
-                text = f"broker {node} leads {count} partitions, and {even:.0f} would be its even share"
+                text = f"broker {node} leads {counted(count, 'partition')}, and {even:.0f} would be its even share"
                 yield Finding(
                     WARNING, text, "`ottla partition elect` gives partitions back to their preferred leaders."
                 )
@@ -73,19 +73,19 @@ def _partitions(snapshot: ConsoleSnapshot) -> Iterator[Finding]:
     if offline:
         yield Finding(
             ERROR,
-            f"{_count(offline, 'partition')} without a leader: {_names(offline)}",
+            f"{counted(len(offline), 'partition')} without a leader: {_names(offline)}",
             "Nothing can be read or written there. Start the brokers that have their replicas.",
         )
     if under:
         yield Finding(
             WARNING,
-            f"{_count(under, 'partition')} with missing replicas: {_names(under)}",
+            f"{counted(len(under), 'partition')} with missing replicas: {_names(under)}",
             "Producers with acks=all fail below min.insync.replicas. Start the missing brokers, or wait until they have caught up.",
         )
     if bare := sorted(set(bare)):
         yield Finding(
             WARNING,
-            f"{_count(bare, 'topic')} with one replica only: {_names(bare)}",
+            f"{counted(len(bare), 'topic')} with one replica only: {_names(bare)}",
             "One lost disk loses their records. `ottla move run TOPIC --to 1,2,3` adds replicas.",
         )
 
@@ -128,10 +128,6 @@ def _disks(sampler: Sampler) -> Iterator[Finding]:
 def _names(names: list[str]) -> str:
     more = len(names) - NAMES_SHOWN
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _count(found: list[str], what: str) -> str:
-    return f"{len(found)} {what}{'s' * (len(found) != 1)}"
 
 
 #: What to try on a page, by the broker's error code.

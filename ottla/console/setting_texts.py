@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ottla.client import configs
-from ottla.client.failures import Failure, Kind
+from ottla.client.failures import Failure, Kind, plural
 from ottla.client.values import INT64_MAX
 from ottla.console.texts import size
 from ottla.server.config.resource_configs import TOPIC_CONFIGS
@@ -111,7 +111,7 @@ def span(ms: int) -> str:
     for unit, length in _SPANS:
         count, ms = divmod(ms, length)
         if count:
-            parts.append(f"{count:,} {unit}{'s' * (count != 1 and unit != 'ms')}")
+            parts.append(f"{count:,} {unit if unit == 'ms' else plural(count, unit)}")
         elif parts:
             break
         if len(parts) == 2:

@@ -153,6 +153,17 @@ class Site:
     def missing(self, request: Request, what: str) -> Response:
         return self.problem(request, Failure(f"there is no {what}", "it may have been deleted"), 404)
 
+    def missing_place(self, request: Request, topic: str, partition: int | None = None) -> Response | None:
+        """Return the page that says that the newest sample lacks the topic, or this partition of it; None if it has them."""
+        if self.sampler.snapshot is None:
+            return None
+        found = self.sampler.snapshot.topics.get(topic)
+        if found is None:
+            return self.missing(request, f"topic {topic}")
+        if partition is not None and partition >= len(found):
+            return self.missing(request, f"partition {topic}-{partition}")
+        return None
+
     def check_token(self, request: Request, fields: Fields) -> None:
         """Check that a form was made by a page of this session.
 

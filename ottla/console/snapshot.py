@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ottla.client.failures import counted
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.console.window import Event
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
@@ -206,7 +207,7 @@ def _broker_changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> Iterator
 
 def _topic_changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> Iterator[Event]:
     for name in sorted(after.topics.keys() - before.topics.keys()):
-        yield Event(after.at_ms, "topic", name, f"created with {len(after.topics[name])} partitions")
+        yield Event(after.at_ms, "topic", name, f"created with {counted(len(after.topics[name]), 'partition')}")
     for name in sorted(before.topics.keys() - after.topics.keys()):
         yield Event(after.at_ms, "topic", name, "deleted")
     for name in sorted(before.topics.keys() & after.topics.keys()):
@@ -219,7 +220,7 @@ def _grouped(at_ms: int, kind: str, found: list[tuple[str, str]], many: str) -> 
     if len(found) <= SINGLE_EVENTS_MAX:
         return [Event(at_ms, kind, place, text) for place, text in found]
     names = ", ".join(place for place, _ in found[:SINGLE_EVENTS_MAX])
-    return [Event(at_ms, kind, f"{len(found)} partitions", f"{many}: {names}, ...")]
+    return [Event(at_ms, kind, counted(len(found), "partition"), f"{many}: {names}, ...")]
 
 
 def _node(node: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from ottla.client.failures import plural
+
 NOT_KNOWN = "–"
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -11,6 +13,11 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 def count(value: float | None) -> str:
     """1234567 → "1,234,567"."""
     return NOT_KNOWN if value is None else f"{value:,.0f}"
+
+
+def counted(value: float | None, noun: str) -> str:
+    """1234 and "topic" → "1,234 topics"."""
+    return f"{count(value)} {plural(value or 0, noun)}"
 
 
 def size(value: float | None) -> str:
@@ -59,4 +66,5 @@ def moment(timestamp_ms: int | None) -> str:
     return found.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03d}"
 
 
-FILTERS = {"count": count, "size": size, "rate": rate, "duration": duration, "moment": moment}
+NUMBERS = {"count": count, "size": size, "rate": rate, "duration": duration, "moment": moment}
+FILTERS = NUMBERS | {"counted": counted, "plural": plural}

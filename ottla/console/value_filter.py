@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ottla.client.failures import Failure, Kind
+from ottla.client.failures import Failure, Kind, counted
 from ottla.console.json_path import JsonCondition, read_condition
 from ottla.registry.guarded_process import GuardedProcesses, ProcessEnded, serve
 from ottla.server.extras import Pattern, compiled
@@ -79,7 +79,7 @@ class ValueFilter:
                     await process.ask(filter(None, (json.dumps(question).encode(), data)), ANSWER_S_MAX)
                     answer = await process.receive(ANSWER_S_MAX)
             except ProcessEnded as fault:
-                cause = f"the filter cannot be applied to {len(part)} records: {fault}"
+                cause = f"the filter cannot be applied to {counted(len(part), 'record')}: {fault}"
                 raise Failure(cause, "narrow it, or make its expression simpler", Kind.WRONG) from None
             if answer[:1] == _WRONG:
                 raise Failure(answer[1:].decode(), None, Kind.WRONG)

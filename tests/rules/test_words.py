@@ -195,6 +195,26 @@ def test_the_second_verb_of_a_docstring_has_the_mood_of_the_first() -> None:
     assert not wrong, 'these docstrings have "Rename ..., and syncs":\n' + "\n".join(wrong)
 
 
+#: A count of the outer half, whose sentences are its own: "3 partition(s)", or "{len(rows)} partitions" when it may be 1.
+NO_PLURAL = re.compile(
+    r"[a-z]\(s\)|'s' \*|\"s\" if|\{len\([^{}]*\)\} (?:topics|partitions|groups|records|nodes|brokers|findings|changes|moves)\b"
+)
+#: They print Kafka's own sentences.
+SENTENCES_OF_KAFKA = ("ottla/cli/shims/",)
+
+
+def test_sentences_count_by_one_helper() -> None:
+    wrong = [
+        f"{source.path}:{number}: {line.strip()}"
+        for source in sources()
+        if source.path.startswith(("ottla/cli/", "ottla/client/", "ottla/console/"))
+        and not source.path.startswith(SENTENCES_OF_KAFKA)
+        for number, line in enumerate(source.lines, start=1)
+        if NO_PLURAL.search(line)
+    ]
+    assert not wrong, "ottla/client/failures.py has `counted` and `plural`:\n" + "\n".join(wrong)
+
+
 def test_comments_name_what_is_measured() -> None:
     wrong = [
         f"{source.path}:{number}: {line.strip()}"

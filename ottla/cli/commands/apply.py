@@ -18,7 +18,7 @@ from ottla.cli.output import confirm, note, print_rows
 from ottla.client.access import AclFilter, describe_acls, describe_quotas, describe_scram_users, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import OWN_PREFIX, describe_configs, takes_own_configs
-from ottla.client.failures import Failure
+from ottla.client.failures import Failure, counted
 from ottla.client.topics import adding_replicas, replication_factor
 
 app = App(
@@ -70,15 +70,15 @@ async def apply(
         if dry_run:
             note("nothing was changed (--dry-run)")
             return
-        confirm(f"make {len(changes)} change(s)?", yes)
+        confirm(f"make {counted(len(changes), 'change')}?", yes)
         for number, change in enumerate(changes):
             try:
                 async with cluster.limit():
                     await change.make(cluster)
             except Failure as failure:
-                note(f"{number} of {len(changes)} changes were made")
+                note(f"made {number} of {counted(len(changes), 'change')}")
                 raise failure
-    note(f"{len(changes)} change(s) made")
+    note(f"made {counted(len(changes), 'change')}")
 
 
 async def _without_own_configs(cluster: ClusterClient, wanted: DeclaredCluster) -> DeclaredCluster:

@@ -18,11 +18,12 @@ from ottla.cli.application import (
     connect,
     run,
 )
-from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
+from ottla.cli.errors import FAILED, OK, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.cluster import RETRY_BACKOFF_MS, NoConnection
-from ottla.client.cluster_state import answers, describe_cluster, describe_log_dirs, unregister_broker
+from ottla.client.cluster_state import answers, check_brokers, describe_cluster, describe_log_dirs, unregister_broker
 from ottla.client.errors import code_of
+from ottla.client.failures import counted
 from ottla.client.moves import replicas_of_all
 from ottla.client.topics import adding_replicas
 from ottla.protocol.replica_sets import original_replicas
@@ -115,13 +116,12 @@ async def remove(
     One that has stopped just now, or was killed, is removed as soon as the controller has fenced it.
     """
     async with connect(connection) as cluster:
+        await check_brokers(cluster, [broker])
         found = {row.broker_id: row for row in (await describe_cluster(cluster)).brokers}
-        if broker not in found:
-            raise CommandFailed(f"there is no broker {broker}", "`ottla broker list` shows those that there are", USAGE)
         held = [place for place, nodes in (await replicas_of_all(cluster)).items() if broker in nodes]
         if held:
             raise CommandFailed(
-                f"broker {broker} holds {len(held)} replica(s), such as that of {held[0][0]}-{held[0][1]}",
+                f"broker {broker} holds {counted(len(held), 'replica')}, such as that of {held[0][0]}-{held[0][1]}",
                 f"`ottla move run --drain {broker}` moves them",
             )
         while broker in found and not found[broker].is_fenced:

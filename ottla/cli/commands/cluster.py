@@ -17,6 +17,7 @@ from ottla.client import cluster_state
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import Problem, StopEffects, describe_quorum, effects_of_stop, find_problems
 from ottla.client.connection import read_client_properties
+from ottla.client.failures import counted
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App("cluster", "The cluster: who is in it, and is it healthy.")
@@ -107,7 +108,7 @@ def _show(problems: list[Problem], verbose: bool, output: str) -> None:
     rows, left_out = summary(problems, is_whole=verbose or output != "table")
     print_rows([row._asdict() for row in rows], Problem._fields, output)
     if left_out:
-        note(f"{left_out} other problems; -v shows all")
+        note(f"{counted(left_out, 'other problem')}; -v shows all")
     elif len(rows) < len(problems):
         note(f"{len(problems)} problems in all; -v shows each")
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
+from ottla.client.failures import counted, plural
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
@@ -113,9 +114,8 @@ def check(arguments: argparse.Namespace) -> None:
 
 def check_ports(nodes: Sequence[LocalNode]) -> None:
     if taken := local_nodes.ports_in_use(nodes):
-        several = "ports" if len(taken) > 1 else "port"
         raise CommandFailed(
-            f"{several} {', '.join(map(str, taken))} of {HOST} in use: is another cluster running?",
+            f"{plural(len(taken), 'port')} {', '.join(map(str, taken))} of {HOST} in use: is another cluster running?",
             "stop what listens there, or take others: --base-port 19092, or --base-port 0 for free ones",
         )
 
@@ -164,7 +164,7 @@ def print_nodes(
             config["registry_config"] = secure.registry_client()
         print(json.dumps({"bootstrap": servers, "nodes": described} | config | dict(services)), flush=True)
         return
-    print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
+    print(f"{counted(len(nodes), 'node')} ready in {seconds:.2f} s\n")
     print(f"  {'id':>3}  {'pid':>7}  {'address':<21}  directory")
     for node in nodes:
         pid = node.process.pid if node.process else -1

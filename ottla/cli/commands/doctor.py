@@ -14,7 +14,7 @@ from ottla.cli.doctor.findings import DoctorFinding, exit_code, in_order
 from ottla.cli.doctor.record import check_permissions, check_record
 from ottla.cli.output import note, print_rows, printable
 from ottla.client.cluster import ClusterClient
-from ottla.client.failures import Failure
+from ottla.client.failures import Failure, counted
 
 app = App("doctor", "Look for what is wrong between here and a cluster, and in it.")
 
@@ -53,7 +53,7 @@ async def doctor(
         for kind in dict.fromkeys(each.kind for each in found):
             row = next(each for each in found if each.kind == kind).row()
             print(printable(f"{kind}: {row['remedy']}"))
-    note(f"{len(found)} finding(s)" if found else "nothing is wrong")
+    note(counted(len(found), "finding") if found else "nothing is wrong")
     return exit_code(found)
 
 

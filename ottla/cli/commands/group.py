@@ -24,6 +24,7 @@ from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client import group_offsets, groups, topics
 from ottla.client.admin_listeners import story_of_group
 from ottla.client.errors import failure
+from ottla.client.failures import counted
 from ottla.client.group_offsets import group_lag, reset_targets
 from ottla.client.groups import GroupDescription
 from ottla.client.partitions import TopicPartition
@@ -69,7 +70,8 @@ async def describe(
     """Show a group: its members, what they are assigned, and how far behind each partition is. Or its story: why it rebalanced."""
     async with connect(connection) as cluster:
         if story.story:
-            await show_story(cluster, story, lambda listeners: story_of_group(listeners, group), listing.output)
+            ask, look = partial(story_of_group, group=group), partial(groups.kind_of, cluster, group)
+            await show_story(cluster, story, ask, look, listing.output)
             return
         description = await groups.describe_group(cluster, group)
         committed = await group_offsets.committed_offsets(cluster, group)
@@ -77,8 +79,8 @@ async def describe(
         ends = await topics.end_offsets(cluster, committed.keys() | assigned)
     rows = _member_rows(description, committed, ends)
     if listing.output == "table":
-        members = len(description.members)
-        note(f"group {group}: {description.state}, {description.type}, {members} member{'s' * (members != 1)}")
+        members = counted(len(description.members), "member")
+        note(f"group {group}: {description.state}, {description.type}, {members}")
     print_rows(rows, MEMBER_COLUMNS, listing.output)
 
 
@@ -102,7 +104,7 @@ def lag(
             history.add(cluster.world.clock.wall_ms(), rows)
         if listing.output == "table":
             total = sum(row.lag or 0 for row in rows)
-            note(f"group {group}: {total} record{'s' * (total != 1)} behind in {len(rows)} partition(s)")
+            note(f"group {group}: {counted(total, 'record')} behind in {counted(len(rows), 'partition')}")
         print_rows(
             [
                 {

@@ -28,7 +28,7 @@ from ottla.cli.shared_options import TARGET, CreatedReplicas, TargetOptions
 from ottla.cli.units import duration_text, size_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError
-from ottla.client.failures import did_you_mean
+from ottla.client.failures import counted, did_you_mean
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.checkpoints import CheckpointLog, apply_checkpoints
 from ottla.mirror.formats import Checkpoint
@@ -221,7 +221,7 @@ def status(
         lags = [row["lag"] for row in rows if isinstance(row["lag"], int)]
         if listing.output == "table":
             note(
-                f"{source} to {target}: {sum(lags)} records behind in {len(rows)} partitions, {len(rows) - len(lags)} without a position"
+                f"{source} to {target}: {counted(sum(lags), 'record')} behind in {counted(len(rows), 'partition')}, {len(rows) - len(lags)} without a position"
             )
         print_rows(rows, STATUS_COLUMNS, listing.output)
 
@@ -260,13 +260,13 @@ async def offsets(
         rows = [_offset_row(row) for group in wanted for _, row in sorted(known[group].items())]
         print_rows(rows, OFFSET_COLUMNS, output)
         if set_them and dry_run:
-            would(f"set {len(rows)} offsets of {len(wanted)} groups")
+            would(f"set {counted(len(rows), 'offset')} of {counted(len(wanted), 'group')}")
         elif set_them:
             for group in wanted:
                 done = await apply_checkpoints(cluster, group, known[group])
                 for text in done.texts:
                     note(text)
-                note(f"group {group}: {len(done.offsets)} of {len(known[group])} offsets were set")
+                note(f"group {group}: set {len(done.offsets)} of {counted(len(known[group]), 'offset')}")
 
 
 def _offset_row(row: Checkpoint) -> dict[str, object]:
@@ -301,7 +301,7 @@ async def _run(worker: Worker, once: bool) -> None:
             ending.cancel()
     counts, left = worker.counts, sum(worker.lags.values())
     took = duration_text((clock.mono_ms() - began_ms) / 1000)
-    note(f"{counts.records} records ({size_text(counts.bytes)}) mirrored in {took}, {left} are left")
+    note(f"{counted(counts.records, 'record')} ({size_text(counts.bytes)}) mirrored in {took}, {left} are left")
     missing = [f"{name}-{index}: {why}" for (name, index), why in sorted(worker.stopped.items())]
     missing += [f"{name}: {why}" for name, why in sorted(worker.catalogue.refused.items())]
     if once and missing:

@@ -35,8 +35,8 @@ from ottla.cli.shared_options import PlacesOrAll
 from ottla.cli.units import size_text
 from ottla.client.balance import TOLERANCE, Racks, Replicas, loads, plan_balance
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_state import describe_cluster
-from ottla.client.failures import Failure
+from ottla.client.cluster_state import check_brokers
+from ottla.client.failures import Failure, counted
 from ottla.client.move_plans import (
     moves_between,
     moves_to,
@@ -174,7 +174,7 @@ async def run_(
             return
         if rollback is not None:
             replace_file(rollback, write_moves({move.place: move.before for move in moves}))
-        confirm(f"move {len(moves)} partition(s)?", yes)
+        confirm(f"move {counted(len(moves), 'partition')}?", yes)
         await start_moves(cluster, moves, throttle)
         if not wait:
             note("`ottla move show` shows how far they are" + _throttle_stays(throttle))
@@ -188,7 +188,7 @@ async def run_(
             )
             raise
         await finish_moves(cluster, moves, throttle is not None)
-        note(f"{len(moves)} partition(s) have moved")
+        note(f"moved {counted(len(moves), 'partition')}")
 
 
 @app.command
@@ -277,9 +277,7 @@ async def _spread(
     cluster: ClusterClient, places: list[TopicPartition] | None, target: MoveTarget, output: str
 ) -> list[PlannedMove]:
     racks, drained = await racks_of_brokers(cluster), set(target.drain or ())
-    known = {row.broker_id for row in (await describe_cluster(cluster)).brokers}
-    if unknown := sorted(drained - known):
-        raise CommandFailed(f"there is no broker {unknown[0]}", "`ottla broker list`", USAGE)
+    await check_brokers(cluster, drained)
     before = await replicas_of_all(cluster)
     sizes = partition_sizes(await replica_sizes(cluster, racks))
     takers = {node: rack for node, rack in racks.items() if node not in drained}
@@ -313,7 +311,7 @@ def load_rows(before: Replicas, after: Replicas, sizes: Mapping[TopicPartition, 
 
 def _show_plan(moves: list[PlannedMove], output: str) -> None:
     print_rows([move.row() for move in moves], MOVE_COLUMNS, output)
-    note(f"{len(moves)} partition(s) change, {size_text(sum(move.bytes for move in moves))} move")
+    note(f"{counted(len(moves), 'partition')} to change, {size_text(sum(move.bytes for move in moves))} to move")
 
 
 async def _watched(cluster: ClusterClient, totals: dict[TopicPartition, int]) -> None:

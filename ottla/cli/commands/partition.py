@@ -21,6 +21,7 @@ from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, print_rows, would
 from ottla.cli.shared_options import Internal, PlacesOrAll
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import check_brokers
 from ottla.client.errors import code_of
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import PREFERRED, UNCLEAN, elect_leaders, places_of
@@ -50,6 +51,7 @@ async def list_(
     """Show partitions: leader, replicas, and which of them are in sync. `ottla topic describe` has the offsets."""
     async with connect(connection) as cluster:
         wanted = None if places is None else set(await places_of(cluster, places))
+        await check_brokers(cluster, [node for node in (led_by, on) if node is not None])
         cluster.doing = "listing partitions"
         topics = (await cluster.metadata(None)).topics
     rows = [

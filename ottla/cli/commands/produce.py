@@ -14,6 +14,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.output import note
 from ottla.cli.shared_options import Compression
+from ottla.client.failures import counted
 from ottla.client.producer import ClusterProducer
 from ottla.client.values import Incoming, from_line
 from ottla.protocol.errors import ErrorCode
@@ -95,7 +96,7 @@ async def produce(
 
 def outcome(topic: str, acknowledged: int, unacknowledged: Sequence[int], sent: int) -> str:
     """Say how many records the cluster has, and which lines to repeat: `unacknowledged` of the lines 1 to `sent`, and what follows."""
-    text = f"{acknowledged} record{'s' * (acknowledged != 1)} acknowledged in topic {topic}"
+    text = f"{counted(acknowledged, 'record')} acknowledged in topic {topic}"
     if not unacknowledged:
         return text
     ranges: list[list[int]] = []

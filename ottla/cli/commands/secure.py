@@ -11,6 +11,7 @@ from ottla.cli.app import App, Parameter
 from ottla.cli.application import run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
+from ottla.client.failures import counted
 from ottla.local import secure_files
 from ottla.local.secure_files import ADMIN
 
@@ -44,7 +45,7 @@ def init(
         nodes[name] = [*LOCAL_HOSTS, *_hosts(hosts)]
     files = secure_files.make(directory, nodes, user or [])
     note(
-        f"{files.directory} has a CA, {len(nodes)} certificate(s) and {len(files.passwords)} user(s). Keep it private."
+        f"{files.directory} has a CA, {counted(len(nodes), 'certificate')} and {counted(len(files.passwords), 'user')}. Keep it private."
     )
     for name in nodes:
         print(f"append {files.directory}/nodes/{name}.properties to the server.properties of {name}")

@@ -19,7 +19,7 @@ from ottla.cli.top_screen import TopScreen
 from ottla.cli.top_view import TopLook, without_admin
 from ottla.cli.watching import ERASE_BELOW, EVERY_S_MIN, HOME, screen
 from ottla.client.cluster import ClusterClient
-from ottla.client.failures import Failure
+from ottla.client.failures import Failure, counted
 
 app = App("top", "Watch nodes, topics and groups.")
 
@@ -146,4 +146,4 @@ class _Live:
         missing = list(without_admin(now.nodes))
         dashes = f"; no admin listener of {', '.join(map(str, missing))}" if missing else ""
         waits = "; rates after the next look" if self._is_first else ""
-        return f"{clock}  {len(now.nodes)} nodes, {len(now.topics)} topics, {len(now.groups)} groups{dashes}{waits}"
+        return f"{clock}  {counted(len(now.nodes), 'node')}, {counted(len(now.topics), 'topic')}, {counted(len(now.groups), 'group')}{dashes}{waits}"

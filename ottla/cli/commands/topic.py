@@ -61,8 +61,8 @@ async def list_topics(
     internal: Internal = False,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
-) -> None:
-    """List topics."""
+) -> int:
+    """List topics. Exit code 1: there is no topic of a name that is not a pattern."""
     async with connect(connection) as cluster:
         cluster.doing = "listing topics"
         found = (await cluster.metadata(None)).topics
@@ -79,6 +79,10 @@ async def list_topics(
         if (internal or not topic.is_internal) and _matches(topic.name or "", patterns)
     ]
     print_rows(rows, LIST_COLUMNS, listing.output)
+    unmatched = [each for each in patterns or () if not any(fnmatchcase(topic.name or "", each) for topic in found)]
+    for each in unmatched:
+        note(f"no topic matches {each!r}" if _is_pattern(each) else f"there is no topic {each!r}")
+    return OK if all(map(_is_pattern, unmatched)) else FAILED
 
 
 @app.command
@@ -137,7 +141,8 @@ async def describe(
             if partition is None:
                 raise CommandFailed("--story is of one partition", "add --partition N", USAGE)
             ask = partial(story_of_partition, topic=name, partition=partition)
-            await show_story(cluster, story, ask, listing.output)
+            look = partial(topics.places_of, cluster, [f"{name}:{partition}"])
+            await show_story(cluster, story, ask, look, listing.output)
             return
         topic = await cluster.topic(name)
         wanted = [part for part in topic.partitions if partition in (None, part.partition_index)]

@@ -79,7 +79,8 @@ async def describe(
         if story.story:
             for transactional_id in ids:
                 ask = partial(story_of_transaction, transactional_id=transactional_id)
-                await show_story(cluster, story, ask, listing.output)
+                look = partial(describe_transaction, cluster, transactional_id)
+                await show_story(cluster, story, ask, look, listing.output)
             return
         for transactional_id in ids:
             node, found = await describe_transaction(cluster, transactional_id)

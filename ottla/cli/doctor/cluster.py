@@ -25,7 +25,7 @@ from ottla.client.cluster_state import (
 )
 from ottla.client.configs import describe_topics_config
 from ottla.client.errors import failure
-from ottla.client.failures import Failure
+from ottla.client.failures import Failure, counted
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.table_troubles import troubles_of
@@ -183,7 +183,9 @@ def judge_quorum(quorum: PartitionDataResponse) -> list[DoctorFinding]:
         found.append(DoctorFinding("quorum-of-one", f"controller {next(iter(voters))}", "it is the only voter"))
     elif len(voters) % 2 == 0:
         found.append(
-            DoctorFinding("quorum-even", "quorum", f"{len(voters)} voters bear {(len(voters) - 1) // 2} failures")
+            DoctorFinding(
+                "quorum-even", "quorum", f"{len(voters)} voters bear {counted((len(voters) - 1) // 2, 'failure')}"
+            )
         )
     return found
 
@@ -291,7 +293,7 @@ def judge_clients(samples: Iterable[AdminSample]) -> list[DoctorFinding]:
             )
     found = []
     for (name, version), count in sorted(counts.items()):
-        place, seen = f"{name} {version}", f"{count} connection{'s' * (count != 1)}"
+        place, seen = f"{name} {version}", counted(count, "connection")
         if (numbers := _numbers(version)) is not None and name in OLDEST and numbers < OLDEST[name]:
             found.append(DoctorFinding("old-client", place, seen))
         if name == LIBRDKAFKA or name.startswith(("confluent-kafka", "node-rdkafka")):

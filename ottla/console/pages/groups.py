@@ -14,7 +14,7 @@ from starlette.routing import Route
 from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import check
-from ottla.client.failures import Failure, Kind
+from ottla.client.failures import Failure, Kind, counted
 from ottla.client.group_offsets import reset_targets
 from ottla.client.groups import SHARE, STREAMS, GroupDescription, describe_any_group, kind_of
 from ottla.client.partitions import TopicPartition
@@ -86,6 +86,9 @@ async def topic_groups(request: Request) -> Response:
     """Return the groups that have committed offsets of a topic."""
     site: Site = request.app.state.site
     name = request.path_params["name"]
+    await site.snapshot_with(name)
+    if (missing := site.missing_place(request, name)) is not None:
+        return missing
     rows = sorted((group, lags[name]) for group, lags in site.sampler.topic_lags.items() if name in lags)
     return site.render(request, "topic_groups.html", name=name, tab="groups", rows=rows[:PARTITIONS_SHOWN])
 
@@ -208,7 +211,7 @@ def _setter(name: str) -> Any:
                 check(f"partition {place[0]}-{place[1]}", code, message)
         else:
             await group_offsets.commit_offsets(cluster, name, offsets)
-        return f"group {name} goes on at new offsets in {len(offsets)} partitions"
+        return f"group {name} goes on at new offsets in {counted(len(offsets), 'partition')}"
 
     return make
 

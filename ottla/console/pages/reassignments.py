@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import code_of
-from ottla.client.failures import Failure, Kind
+from ottla.client.failures import Failure, Kind, counted
 from ottla.client.move_plans import moves_to, parse_moves, plan_moves, read_brokers, write_moves
 from ottla.client.moves import (
     PlannedMove,
@@ -137,7 +137,7 @@ async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[Planne
         raise Failure("partitions are moving", "wait until they have moved, or cancel their moves")
     moves = await plan_moves(cluster, places, wanted)
     if len(moves) > PLAN_MAX:
-        cause = f"{len(moves)} partitions would move, and a form takes {PLAN_MAX}"
+        cause = f"{counted(len(moves), 'partition')} would move, and a form takes {PLAN_MAX}"
         raise Failure(cause, "name some topics, or use `ottla move run`", Kind.WRONG)
     return moves
 
@@ -153,7 +153,7 @@ def target_of(fields: Mapping[str, str]) -> dict[TopicPartition, list[int]]:
 def name_of(places: Iterable[TopicPartition]) -> str:
     """Return what confirms a plan: the name of its topic, or the number of its topics."""
     topics = sorted({name for name, _ in places})
-    return topics[0] if len(topics) == 1 else f"{len(topics)} topics"
+    return topics[0] if len(topics) == 1 else counted(len(topics), "topic")
 
 
 async def start(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
@@ -166,7 +166,7 @@ async def start(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
     if not moves:
         raise Failure("there is nothing to move", "all partitions are where the plan has them")
     await start_moves(cluster, moves, throttle)
-    return f"{len(moves)} partition(s) begin to move"
+    return f"began to move {counted(len(moves), 'partition')}"
 
 
 async def cancel(request: Request) -> Response:
@@ -182,7 +182,7 @@ async def cancel(request: Request) -> Response:
         if not ongoing:
             raise Failure("nothing moves there any more", "it has moved, or was cancelled")
         await cancel_moves(cluster, ongoing)
-        return f"{len(ongoing)} partition(s) stay where they were"
+        return f"cancelled the move of {counted(len(ongoing), 'partition')}"
 
     return await site.change(request, f"{topic}-{partition}" if topic else ALL, make, PAGE)
 
@@ -206,9 +206,9 @@ async def elect(request: Request) -> Response:
         failed = {place: code for place, code in codes.items() if code not in (0, ErrorCode.ELECTION_NOT_NEEDED)}
         if failed:
             (name, index), code = min(failed.items())
-            cause = f"{len(failed)} leader(s) could not be elected, such as that of {name}-{index}"
+            cause = f"could not elect {counted(len(failed), 'leader')}, such as that of {name}-{index}"
             raise Failure(f"{cause}: {code_of(code).message}")
-        return f"{sum(not code for code in codes.values())} leader(s) were elected"
+        return f"elected {counted(sum(not code for code in codes.values()), 'leader')}"
 
     return await site.change(request, LEADERS, make, PAGE)
 

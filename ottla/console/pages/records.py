@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from ottla.client.failures import Failure
+from ottla.client.failures import Failure, plural
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
 from ottla.console.matching import CONTAINS, KEY_WAYS, VALUE_WAYS, Found, Query
@@ -76,8 +76,8 @@ async def records(request: Request) -> Response:
     site: Site = request.app.state.site
     query, form = query_of(request), form_of(request)
     snapshot = await site.snapshot_with(query.topic)
-    if snapshot is not None and query.topic not in snapshot.topics:
-        return site.missing(request, f"topic {query.topic}")
+    if (missing := site.missing_place(request, query.topic, query.partition)) is not None:
+        return missing
     partitions = len(snapshot.topics[query.topic]) if snapshot else 0
     if query.is_filtered or query.start == "live":
         return _page(request, query, form, partitions)
@@ -193,7 +193,7 @@ async def _scan(request: Request, query: Query, form: str) -> AsyncGenerator[str
     if matched >= reading.LIMIT_MAX:
         yield _event("end", f"{matched} records match, more are not looked for: narrow the filter, or download them.")
     else:
-        found = f"Done: {matched} of {progress.total:,} records match, looked at in {seconds:.1f} s."
+        found = f"Done: {matched} of {progress.total:,} match, looked at in {seconds:.1f} s."
         yield _event("end", found + _not_seen(progress))
 
 
@@ -213,9 +213,12 @@ async def _tail(request: Request, query: Query, form: str) -> AsyncGenerator[str
                 if each:
                     yield _event("rows", await _rows(request, query, each, form))
             note = f", {left_out:,} too quick to show" if left_out else ""
-            yield _event("state", f"Live: {seen:,} records{note}.{said}")
+            yield _event("state", f"Live: {seen:,} {plural(seen, 'record')}{note}.{said}")
             if time.monotonic() > ends_s:
-                yield _event("end", f"The live view has ended after {seen:,} records: load the page again to go on.")
+                yield _event(
+                    "end",
+                    f"The live view has ended after {seen:,} {plural(seen, 'record')}: load the page again to go on.",
+                )
                 return
 
 
@@ -247,7 +250,7 @@ async def _rows(request: Request, query: Query, found: list[Found], form: str) -
 def _progress(progress: ReadProgress, seconds: float) -> str:
     part = progress.passed * 100 // max(1, progress.total)
     rate = progress.passed / max(0.001, seconds)
-    found = f"{part} %: {progress.matched:,} of {progress.passed:,} records match, {rate:,.0f} records/s."
+    found = f"{part} %: {progress.matched:,} of {progress.passed:,} match, {rate:,.0f} records/s."
     return found + _not_seen(progress)
 
 

@@ -37,6 +37,9 @@ async def of_transaction(site: Site, name: str) -> Shown[Story]:
 async def partition_story(request: Request) -> Response:
     site: Site = request.app.state.site
     name, index = request.path_params["name"], number(request, "partition", 0, 0, INT32_MAX)
+    await site.snapshot_with(name)
+    if (missing := site.missing_place(request, name, index)) is not None:
+        return missing
     key = ("partition", name, index)
     story = await _shown(site, key, lambda listeners: story_of_partition(listeners, name, index))
     return site.render(request, "partition_story.html", name=name, tab="partitions", index=index, story=story)

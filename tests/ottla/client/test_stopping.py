@@ -12,12 +12,25 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
 from ottla.client.errors import ClusterError
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from ottla.protocol.messages.describe_quorum import PartitionDataResponse, ReplicaState
+from ottla.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionDataResponse,
+    ReplicaState,
+    TopicDataResponse,
+)
+from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
@@ -83,6 +96,31 @@ def test_a_stop_of_voter_3(ages_ms: list[int], now: bool, always: bool) -> None:
 def test_the_only_voter_is_missed_in_any_case() -> None:
     quorum = PartitionDataResponse(current_voters=[ReplicaState(replica_id=1, last_fetch_timestamp=5)])
     assert [each.place for each in of_quorum(quorum, 1).always] == ["quorum"]
+
+
+@pytest.mark.parametrize(("node_id", "is_known"), [(1, True), (2, True), (3, True), (4, True), (77, False)])
+def test_a_node_is_known_by_a_replica_a_vote_or_its_registration(node_id: int, is_known: bool) -> None:
+    async def metadata(names: None) -> MetadataResponse:
+        return MetadataResponse(topics=[topic([4], [4])])
+
+    async def request(request: object) -> object:
+        if isinstance(request, DescribeConfigsRequest):
+            setting = DescribeConfigsResourceResult(name="min.insync.replicas", value="1")
+            return DescribeConfigsResponse(results=[DescribeConfigsResult(resource_name="orders", configs=[setting])])
+        if isinstance(request, DescribeClusterRequest):
+            return DescribeClusterResponse(brokers=[DescribeClusterBroker(broker_id=3)])
+        if isinstance(request, DescribeQuorumRequest):
+            voters, observers = [ReplicaState(replica_id=1, last_fetch_timestamp=5)], [ReplicaState(replica_id=2)]
+            part = PartitionDataResponse(current_voters=voters, observers=observers)
+            return DescribeQuorumResponse(topics=[TopicDataResponse(partitions=[part])])
+        return ListPartitionReassignmentsResponse()
+
+    cluster = cast(ClusterClient, SimpleNamespace(metadata=metadata, request=request, timeout_ms=1_000))
+    if is_known:
+        asyncio.run(effects_of_stop(cluster, node_id))
+        return
+    with pytest.raises(ClusterError, match="there is no node 77"):
+        asyncio.run(effects_of_stop(cluster, node_id))
 
 
 def test_a_topic_that_is_too_new_for_the_broker_that_is_asked_lets_no_node_stop() -> None:

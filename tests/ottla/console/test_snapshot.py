@@ -43,7 +43,7 @@ def test_topics_and_controllers_come_and_go() -> None:
     after = replace(cluster(new=[(1, (1,))], more=[(1, (1,))] * 2), quorum=QuorumRow(3, 6, 10, ()))
     assert texts(before, after) == [
         "controller quorum: active controller 1 → 3, epoch 6",
-        "topic new: created with 1 partitions",
+        "topic new: created with 1 partition",
         "topic gone: deleted",
         "topic more: partitions 1 → 2",
     ]

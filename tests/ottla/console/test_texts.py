@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.console.texts import FILTERS, NOT_KNOWN
+from ottla.console.texts import NOT_KNOWN, NUMBERS
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ from ottla.console.texts import FILTERS, NOT_KNOWN
     ],
 )
 def test_a_value_is_shown_as_people_read_it(kind: str, value: float, text: str) -> None:
-    assert FILTERS[kind](value) == text
+    assert NUMBERS[kind](value) == text
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", NUMBERS)
 def test_what_is_not_known_is_a_dash(kind: str) -> None:
-    assert FILTERS[kind](None) == NOT_KNOWN
+    assert NUMBERS[kind](None) == NOT_KNOWN
 
 
 @pytest.mark.parametrize("kind", ["size", "duration", "moment"])
 def test_a_number_below_zero_stands_for_one_that_is_not_known(kind: str) -> None:
-    assert FILTERS[kind](-1) == NOT_KNOWN
+    assert NUMBERS[kind](-1) == NOT_KNOWN

@@ -28,11 +28,11 @@ def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
     assert planned.code == OK and len(planned.out.splitlines()) == 4
     assert topic not in here("topic", "list").out
     applied = here("apply", "-f", str(file), "--yes")
-    assert applied.code == OK and "3 change(s) made" in applied.err
+    assert applied.code == OK and "made 3 changes" in applied.err
     again = here("apply", "-f", str(file))
     assert (again.code, again.out, again.err) == (OK, "", "nothing to change\n")
     file.write_text(file.read_text().replace("partitions: 2", "partitions: 3").replace("5000", "6000"))
-    assert "2 change(s) made" in here("apply", "-f", str(file)).err
+    assert "made 2 changes" in here("apply", "-f", str(file)).err
     file.write_text(file.read_text().replace("partitions: 3", "partitions: 1"))
     refused = here("apply", "-f", str(file))
     assert refused.code == FAILED and "partitions are never taken away" in refused.err

@@ -28,7 +28,7 @@ def mirror(cli: Cli, verb: str, aliases: tuple[str, str], *words: str) -> Finish
 def test_a_mirror_that_has_never_run_has_lags_without_positions(cli: Cli, aliases: tuple[str, str]) -> None:
     topic = cli.topic()
     done = mirror(cli, "status", aliases, "--topics", topic)
-    assert done.code == OK and "0 records behind in 1 partitions, 1 without a position" in done.err
+    assert done.code == OK and "0 records behind in 1 partition, 1 without a position" in done.err
 
 
 @pytest.mark.parametrize("words", [["--once"], ["--dry-run"]])

@@ -91,7 +91,7 @@ def test_a_run_that_is_interrupted_says_what_goes_on_and_is_cancelled(three: Cli
     arguments = command("move", "run", "--plan", str(plan), "--throttle", "10000", "-b", three.bootstrap)
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
-        assert running.stderr.readline() == "1 partition(s) change, 5.0 MB move\n"
+        assert running.stderr.readline() == "1 partition to change, 5.0 MB to move\n"
         progress = json.loads(running.stderr.readline())
         assert (progress["unit"], progress["done"] < progress["total"]) == ("bytes", True)
         running.send_signal(signal.SIGINT)

@@ -64,8 +64,9 @@ def test_a_topic_has_no_story_and_its_partitions_have_one(cli: Cli, admin: str) 
     assert done.code == USAGE and f"topic {topic} has no partition 2" in done.err
 
 
-def test_what_no_node_remembers_is_said_so(cli: Cli, admin: str) -> None:
-    done = cli("txn", "describe", "never-begun", "--story", admin)
+def test_what_no_node_remembers_is_said_so(cli: Cli) -> None:
+    with listener(200, b"") as address:
+        done = cli("topic", "describe", cli.topic(), "--story", "--partition", "0", "--admin", address)
     assert (done.code, done.err.count("no node that answers remembers")) == (0, 1)
 
 

@@ -134,7 +134,7 @@ def test_keys_choose_a_table_sort_it_and_quit(cli: Cli) -> None:
     arguments = command("top", "--every", "60", "-b", cli.bootstrap)
     with terminal(arguments, lines=16, columns=50) as shown:
         first = shown.until("GROUP")
-        assert "1 nodes" in first[0] and "columns need more width" in first[1] and "h: help" in first[1]
+        assert "1 node," in first[0] and "columns need more width" in first[1] and "h: help" in first[1]
         assert all(len(line) <= 50 for line in first) and len(first) < 16
         topics = shown.press("t", "topics by records_per_s, largest first")
         assert not any(line.startswith(("NODE", "GROUP")) for line in topics)

@@ -108,7 +108,7 @@ def test_a_target_with_other_records_is_not_written_to(cli: Cli) -> None:
 def test_what_cannot_be_copied_is_refused(cli: Cli) -> None:
     source, other = cli.topic(partitions=2), cli.topic()
     assert cli("topic", "copy", source, source).code == USAGE
-    assert "has 1 partitions" in cli("topic", "copy", source, other).err
+    assert "has 1 partition," in cli("topic", "copy", source, other).err
     done = cli("topic", "copy", source + "x", other)
     assert done.code == FAILED and "did you mean" in done.err
     assert "INVALID_TOPIC_EXCEPTION" in cli("topic", "copy", source, "bad name!").err

@@ -63,7 +63,7 @@ def test_the_lag_of_a_group_and_its_picture(cli: Cli, tmp_path: Path) -> None:
         (1, 0, 3, 3),
     ]
     assert len(re.findall("<rect x", picture.read_text())) == 2
-    assert "3 records behind in 2 partition(s)" in cli("group", "lag", group).err
+    assert "3 records behind in 2 partitions" in cli("group", "lag", group).err
 
 
 def test_a_lag_that_cannot_be_shown(cli: Cli, tmp_path: Path) -> None:

@@ -59,12 +59,12 @@ async def test_a_plan_begins_as_it_was_shown_is_followed_and_cancelled(open_cons
     client = await open_console(bootstrap=two.bootstrap, allow_changes=True)
     assert "Nothing moves." in (await client.get(PAGE)).text
     link = {"topics": name, "brokers": str(target)}
-    shown = await eventually(client, f"{PLAN}?{urlencode(link)}", "1 partition(s) change")
+    shown = await eventually(client, f"{PLAN}?{urlencode(link)}", "1 partition to change")
     assert f"<td>{source}</td><td>{target}</td>" in shown
     text = html.unescape(shown.partition('name="plan" value="')[2].partition('"')[0])
     fields = {"csrf": await csrf_of(client, PAGE), "plan": text, "throttle": "10000", "confirm": name}
     for wrong in (
-        {"confirm": "1 topics"},
+        {"confirm": "1 topic"},
         {"plan": ""},
         {"plan": "[" * 9000},
         {"plan": text.replace(f"[{target}]", "[9999]")},
@@ -98,7 +98,7 @@ async def test_a_plan_is_carried_out_and_its_throttle_is_taken_off(open_console:
     name, _, target = await asyncio.to_thread(filled_topic, two)
     client = await open_console(bootstrap=two.bootstrap, allow_changes=True)
     link = {"topics": f"{name}, {name}:0", "brokers": str(target)}
-    shown = await eventually(client, f"{PLAN}?{urlencode(link)}", "1 partition(s) change")
+    shown = await eventually(client, f"{PLAN}?{urlencode(link)}", "1 partition to change")
     text = html.unescape(shown.partition('name="plan" value="')[2].partition('"')[0])
     fields = {"csrf": await csrf_of(client, PAGE), "plan": text, "throttle": "100000000", "confirm": name}
     assert (await client.post(PLAN, data=fields)).status_code == 303
