@@ -56,12 +56,21 @@ def new_cluster_id() -> str:
 
 
 def keep(directory: str, kept: KeptCluster) -> None:
-    """Keep the settings in the directory, before the first node is started."""
+    """Keep the settings in the directory, before the first node is started. A full disk leaves those that are there.
+
+    Raises:
+        Failure: the directory cannot be written.
+    """
+    path = os.path.join(directory, FILE)
     try:
         os.makedirs(directory, exist_ok=True)
-        with open(os.path.join(directory, FILE), "w", encoding="ascii") as file:
+        if read(directory) == kept:
+            return
+        with open(f"{path}.new", "w", encoding="ascii") as file:
             file.write(f"cluster.id={kept.cluster_id}\nnodes={kept.nodes}\n")
+        os.replace(f"{path}.new", path)
     except OSError as failure:
+        failure.filename = failure.filename or path  # of a write that failed it is not known
         raise _unusable(failure) from None
 
 

@@ -56,6 +56,8 @@ class LocalNode:
     reserved: tuple[socket.socket, ...] = ()
     ready: bool = False
     ended: bool = False
+    #: The bytes of its log that are of earlier lives, or of other runs in the same directory.
+    log_begin: int = 0
 
     @property
     def log_file(self) -> str:
@@ -187,6 +189,7 @@ def start(node: LocalNode, properties: dict[str, str], birth: NodeBirth = spawn)
     for key, value in properties.items():
         arguments += ["--override", f"{key}={value}"]
     with open(node.log_file, "ab") as output:
+        node.log_begin = output.tell()
         node.process, node.ready_fd, node.alive_fd = birth(arguments, output)
 
 
@@ -213,14 +216,18 @@ def wait_ready(nodes: Sequence[LocalNode], on_ready: Callable[[LocalNode], objec
 
 
 def why_it_ended(node: LocalNode, lines_max: int = 15) -> str:
-    """Return the line with which the node itself explains its end; without such a line, the last lines of its log."""
+    """Return the line with which the node itself explains its end; without such a line, the last lines of its log in this life."""
     if node.process is not None:
         with suppress(subprocess.TimeoutExpired):
             # The node closes its pipe before it exits, and Python writes the traceback of a failure at the exit.
             node.process.wait(STOP_TIMEOUT_S)
     try:
         with open(node.log_file, encoding="utf-8", errors="replace") as file:
+            file.seek(node.log_begin)
             lines = file.readlines()[-lines_max:]
+        if not lines:
+            is_full = os.statvfs(node.dir).f_bavail == 0
+            return f"it has written nothing to {node.log_file}" + (": no space is left on its disk" if is_full else "")
     except OSError:
         return "it has no log"
     own = [number for number, line in enumerate(lines) if line.startswith(f"{PROGRAM}: ")]

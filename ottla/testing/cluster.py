@@ -100,7 +100,7 @@ class Cluster(Spoiled, Cuttable, Clients):
 
     def __enter__(self) -> Cluster:
         try:
-            self.start(*self.nodes)
+            self.start()
         except BaseException:
             self.close()
             raise
@@ -163,44 +163,43 @@ class Cluster(Spoiled, Cuttable, Clients):
     def _connector(self, port: int) -> Callable[[], ClusterConnection]:
         return lambda: ClusterConnection(HOST, port, self._secure)
 
-    def address(self, node_id: int) -> str:
+    def address(self, node_id: int | None = None) -> str:
         """Return where clients connect to the node."""
         return self.node(node_id).address
 
-    def node(self, node_id: int) -> LocalNode:
+    def node(self, node_id: int | None = None) -> LocalNode:
         """
         Raises:
-            NoSuchNode: the cluster has none of that id.
+            NoSuchNode: the cluster has none of that id, or several and none is named.
         """
-        self.faults_of(node_id)
-        return self.nodes[node_id]
+        return self.nodes[self._named(node_id)]
 
     @property
     def node_ids(self) -> list[int]:
         return list(self.nodes)
 
-    def pid(self, node_id: int) -> int:
+    def pid(self, node_id: int | None = None) -> int:
         """Return the process id of a node, which may have ended.
 
         Raises:
             NotRunning: it was never started.
         """
-        process = self.node(node_id).process
-        if process is None:
-            raise NotRunning(f"node {node_id} was never started", f"start({node_id}) starts it")
-        return process.pid
+        node = self.node(node_id)
+        if node.process is None:
+            raise NotRunning(f"node {node.id} was never started", f"start({node.id}) starts it")
+        return node.process.pid
 
-    def is_running(self, node_id: int) -> bool:
+    def is_running(self, node_id: int | None = None) -> bool:
         return self.node(node_id).is_running
 
-    def is_paused(self, node_id: int) -> bool:
-        return node_id in self._paused
+    def is_paused(self, node_id: int | None = None) -> bool:
+        return self._named(node_id) in self._paused
 
     @property
     def log_files(self) -> list[str]:
         return [node.log_file for node in self.nodes.values()]
 
-    def log(self, node_id: int) -> str:
+    def log(self, node_id: int | None = None) -> str:
         """Return the node's log output so far."""
         with open(self.node(node_id).log_file, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -208,9 +207,11 @@ class Cluster(Spoiled, Cuttable, Clients):
     # -- Faults ------------------------------------------------------------------------------------------------------
 
     def start(self, *node_ids: int) -> float:
-        """Start nodes that do not run; return the seconds until all of them serve clients."""
+        """Start those of the nodes, or of all, that do not run; return the seconds until all of them serve clients."""
         began = time.monotonic()
-        nodes = [self.node(node_id) for node_id in dict.fromkeys(node_ids) if not self.is_running(node_id)]
+        nodes = [
+            self.node(node_id) for node_id in dict.fromkeys(node_ids or self.nodes) if not self.is_running(node_id)
+        ]
         for node in nodes:
             local_nodes.start(node, self._properties[node.id], partial(self._born, node))
         failure = local_nodes.wait_ready(nodes)
@@ -224,31 +225,36 @@ class Cluster(Spoiled, Cuttable, Clients):
         forked = Nursery.here().spawn(arguments, output, node.dir, self.faults_of(node.id))
         return ChildNode(forked, forked.ready_fd, forked.alive_fd)
 
-    def kill(self, node_id: int) -> None:
-        """Kill the node with SIGKILL."""
+    def kill(self, node_id: int | None = None) -> None:
+        """Kill the node with SIGKILL; the only one needs no id, here and below."""
+        node_id = self._named(node_id)
         self._signal(node_id, signal.SIGKILL)
         self._wait(node_id)
         self._paused.discard(node_id)
 
-    def pause(self, node_id: int) -> None:
+    def pause(self, node_id: int | None = None) -> None:
         """Let the node sleep (SIGSTOP): its sockets stay open, and nothing answers."""
+        node_id = self._named(node_id)
         self._signal(node_id, signal.SIGSTOP)
         self._paused.add(node_id)
 
-    def resume(self, node_id: int) -> None:
+    def resume(self, node_id: int | None = None) -> None:
         """Wake a node that was paused."""
+        node_id = self._named(node_id)
         self._signal(node_id, signal.SIGCONT)
         self._paused.discard(node_id)
         if self._spoilable:
             self._send_faults(node_id)
 
-    def stop(self, node_id: int) -> None:
+    def stop(self, node_id: int | None = None) -> None:
         """Stop the node by controlled shutdown: leadership moves first."""
+        node_id = self._named(node_id)
         self._signal(node_id, signal.SIGTERM)
         self._wait(node_id)
 
-    def restart(self, node_id: int) -> float:
+    def restart(self, node_id: int | None = None) -> float:
         """Stop in order if it runs, and start; return the seconds that the start took."""
+        node_id = self._named(node_id)
         if self.is_running(node_id):
             self.stop(node_id)
         return self.start(node_id)
@@ -287,7 +293,8 @@ class Cluster(Spoiled, Cuttable, Clients):
             self.resume(node_id)
         for node_id, faults in wanted.faults.items():
             self._set_faults(node_id, faults)
-        self.start(*wanted.running)
+        if wanted.running:
+            self.start(*wanted.running)
         for node_id in wanted.paused - self._paused:
             self.pause(node_id)
 

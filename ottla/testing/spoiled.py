@@ -51,6 +51,20 @@ class Spoiled:
             ids = ", ".join(map(str, self._faults))
             raise NoSuchNode(f"there is no node {node_id!r}", f"the nodes of this cluster are {ids}") from None
 
+    def _named(self, node_id: int | None) -> int:
+        """Return the id of the node that a verb means: a cluster of one node needs no name.
+
+        Raises:
+            NoSuchNode: the cluster has several, or none of that id.
+        """
+        if node_id is None:
+            if len(self._faults) > 1:
+                ids = ", ".join(map(str, self._faults))
+                raise NoSuchNode("no node is named, and this cluster has several", f"name one of {ids}")
+            return next(iter(self._faults))
+        self.faults_of(node_id)
+        return node_id
+
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Let time pass for all nodes at once: retention, compaction, sessions, transactions and locks follow.
 

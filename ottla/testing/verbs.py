@@ -132,7 +132,7 @@ class RemoteCluster:
         ]
         return {"bootstrap": cluster.bootstrap, "time_ms": cluster.time_ms, "nodes": nodes}
 
-    def log(self, node_id: int) -> str:
+    def log(self, node_id: int | None = None) -> str:
         """Return the end of the node's log output."""
         return self._cluster.log(node_id)[-LOG_BYTES_MAX:]
 

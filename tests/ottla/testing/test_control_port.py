@@ -126,7 +126,7 @@ WRONG = {
     "Python's own": ("__init__", b"{}", 404, "UnknownVerb", "GET / lists all verbs"),
     "no path out of the list": ("../../etc/passwd", b"{}", 404, "UnknownVerb", "GET /"),
     "a node that is none": ("kill", b'{"node_id": 7}', 400, "NoSuchNode", "the nodes of this cluster are 1"),
-    "no field": ("kill", b"{}", 400, "InvalidArguments", "needs the field 'node_id'"),
+    "no field": ("skew_clock", b'{"seconds": 1}', 400, "InvalidArguments", "needs the field 'node_id'"),
     "another field": ("kill", b'{"nodeid": 1}', 400, "InvalidArguments", "did you mean 'node_id'?"),
     "a file of this machine": (
         "topic",

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
 from ottla.testing.errors import InvalidFault, MadeOtherwise, NoSuchNode, NotRunning, WrongUse
-from ottla.testing.spoiled import FAULT_SECONDS_MAX, PASSED_DAYS_MAX, STRIKES_MAX
+from ottla.testing.spoiled import FAULT_SECONDS_MAX, PASSED_DAYS_MAX, STRIKES_MAX, Spoiled
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.ottla.conftest import ROOT
@@ -38,6 +38,29 @@ def create(cluster: Cluster, topic: str, **configs: str) -> None:
     named = {name.replace("_", "."): text for name, text in configs.items()}
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=named)])[topic].result(30)
+
+
+@pytest.mark.parametrize("node_ids", [[1], [1, 2]])
+def test_a_verb_needs_a_node_id_only_where_there_are_several(node_ids: list[int]) -> None:
+    faults = Spoiled("nowhere", node_ids)
+    assert faults._named(1) == 1
+    with pytest.raises(NoSuchNode, match="there is no node 7"):
+        faults._named(7)
+    if len(node_ids) == 1:
+        assert faults._named(None) == 1
+    else:
+        with pytest.raises(NoSuchNode, match="name one of 1, 2"):
+            faults._named(None)
+
+
+def test_the_only_node_is_paused_killed_and_started_without_its_id(cluster: Cluster) -> None:
+    cluster.pause()
+    assert cluster.is_paused() and cluster.pid() == cluster.pid(1)
+    cluster.resume()
+    cluster.kill()
+    assert not cluster.is_running()
+    cluster.start()
+    assert cluster.is_running() and cluster.log() == cluster.log(1)
 
 
 def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: object) -> list[KafkaError | None]:
