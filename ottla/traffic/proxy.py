@@ -15,10 +15,11 @@ from typing import cast
 
 from ottla.protocol.primitives import Buffer
 from ottla.server.address import PORT_MAX, Address
-from ottla.server.clock import Clock
+from ottla.server.clock import Clock, TimerHandle
 from ottla.server.listening import WILDCARDS
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.handshakes import Handshakes
+from ottla.server.network.listener import HANDSHAKE_MS_MAX
 from ottla.server.network.pauses import RequestBytes
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
@@ -75,7 +76,7 @@ class Proxy:
         self._making = asyncio.Lock()
         self._next_port = options.listen.port
         self._relays: set[Relay] = set()
-        #: Connections since the start, and those that hold descriptors now.
+        #: Connections that were joined since the start, and those of clients that hold descriptors now.
         self.connections = 0
         self._open = 0
 
@@ -152,6 +153,7 @@ class Proxy:
     def _accepting(self, way: BrokerPort) -> ProtocolFactory:
         def accepted() -> asyncio.BaseProtocol:
             client = _AcceptedSide(self._inbox, self._world.clock)
+            client.on_made = lambda: self._admit(client)
             client.on_ready = lambda: self._world.spawn(self._join(way, client), "proxy connection")
             if self._options.tls is None or self._handshakes is None:
                 return client
@@ -171,28 +173,33 @@ class Proxy:
         self._say(f"a client's {reason}")
         client.abort()
 
-    async def _join(self, way: BrokerPort, client: _AcceptedSide) -> None:
+    def _admit(self, client: _AcceptedSide) -> None:
+        """Count the connection if there are descriptors for both of its sides; a TLS handshake has as long as at a node."""
         if 2 * self._open >= self._world.network.room:
             self._say("there are no descriptors for more connections: `ulimit -n` bounds them")
             client.abort()
             return
         self._open += 1
+        client.on_lost = self._lost
+        if client.is_encrypted:
+            late = "TLS handshake failed: it was not complete in time"
+            client.expiry = self._world.clock.call_later(HANDSHAKE_MS_MAX, lambda: self._failed_tls(client, late))
+
+    def _lost(self) -> None:
+        self._open -= 1
+
+    async def _join(self, way: BrokerPort, client: _AcceptedSide) -> None:
         try:
             broker = await connect_to_broker(self._world, way.to, self._options.security, self._inbox)
         except (ChannelClosed, OSError) as failure:
-            self._open -= 1
             self._say(f"no connection to broker {way.to.host} port {way.to.port}: {failure}")
             client.abort()
             return
         self.connections += 1
         relay = Relay(self.connections, client, broker, self._tap, self)
         self._relays.add(relay)
-        relay.on_over = lambda: self._over(relay)
+        relay.on_over = lambda: self._relays.discard(relay)
         relay.begin(Opened(client.peer, str(way.to), way.node_id))
-
-    def _over(self, relay: Relay) -> None:
-        self._open -= 1
-        self._relays.discard(relay)
 
     def _say(self, text: str) -> None:
         """Note a cause once."""
@@ -205,11 +212,15 @@ class Proxy:
 class _AcceptedSide(RelaySide):
     """The side that was accepted. It reads nothing before it has another side; a TLS handshake comes first."""
 
-    __slots__ = ("is_encrypted", "on_ready", "peer")
+    __slots__ = ("expiry", "is_encrypted", "on_lost", "on_made", "on_ready", "peer")
 
     def __init__(self, inbox: ReceiveBuffer, clock: Clock) -> None:
         super().__init__(inbox, clock)
         self.is_encrypted = False
+        #: The end of the time for a TLS handshake.
+        self.expiry: TimerHandle | None = None
+        self.on_made: Callable[[], object] | None = None
+        self.on_lost: Callable[[], object] | None = None
         self.on_ready: Callable[[], object] | None = None
         self.peer = "?"
 
@@ -217,11 +228,26 @@ class _AcceptedSide(RelaySide):
         super().connection_made(transport)
         host, port = plain_address(cast("tuple[str, int] | None", transport.get_extra_info("peername")))[:2]
         self.peer = str(Address(host, port))
+        if self.on_made is not None:
+            self.on_made()
         if not self.is_encrypted:
             self.ready()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._end_expiry()
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def _end_expiry(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
+
     def ready(self) -> None:
         """Wait for the other side."""
+        self._end_expiry()
+        if self.is_gone:
+            return
         self.wait()
         if self.on_ready is not None:
             self.on_ready()

@@ -15,9 +15,10 @@ from typing import NamedTuple, Protocol, cast
 from ottla.protocol.api import ApiKey, decode_request_header
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.primitives import Buffer, read_uvarint
-from ottla.server.clock import Clock
+from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.frames import Buffer as FrameBuffer
 from ottla.server.network.frames import FrameProtocol, ReceiveBuffer, read_size
+from ottla.server.network.listener import LINGER_MS
 from ottla.traffic.addresses import AddressedResponse, addressed_response, bounded_versions, has_addresses
 from ottla.traffic.entries import Opened
 from ottla.traffic.messages import CORRELATION_ID, REQUEST_START, api_of_key
@@ -26,6 +27,8 @@ from ottla.traffic.messages import CORRELATION_ID, REQUEST_START, api_of_key
 FRAME_BYTES_MAX = 512 * 1024 * 1024
 #: Requests of one connection without a response, which the oldest leaves: its response passes as it is. Brokers read far less ahead.
 IN_FLIGHT_MAX = 100_000
+#: A connection without a frame for so long is closed, as by the default of connections.max.idle.ms; one with a request in flight waits.
+IDLE_MS_MAX = 600_000
 #: The API key of a token that has none.
 TOKEN = -1
 
@@ -82,6 +85,7 @@ class RelaySide(FrameProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_gone = True
+        self._transport = None
         self.drop_received()
         if self.other is not None:
             self.other.close()
@@ -92,10 +96,11 @@ class RelaySide(FrameProtocol):
         return False
 
     def close(self) -> None:
-        """Close after what has been written."""
-        self.is_gone = True
-        if self._transport is not None:
+        """Close after what has been written. A peer that does not read it is waited for as long as by a node."""
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
+            self.clock.call_later(LINGER_MS, self.abort)
+        self.is_gone = True
 
     def abort(self) -> None:
         self.is_gone = True
@@ -180,6 +185,9 @@ class Relay:
         self._in_flight: deque[InFlight] = deque()
         self._may_have_tokens = False
         self._has_closed = False
+        self._clock = client.clock
+        self._active_ms = self._clock.mono_ms()
+        self._idle: TimerHandle | None = None
         self.on_over: Callable[[], object] | None = None
 
     def begin(self, ends: Opened) -> None:
@@ -191,6 +199,8 @@ class Relay:
         client.take, broker.take = self._request, self._response
         if client.is_gone or broker.is_gone:
             self.close()
+        else:
+            self._idle = self._clock.call_later(IDLE_MS_MAX, self._look)
         client.go_on()
         broker.go_on()
 
@@ -198,13 +208,25 @@ class Relay:
         if not self._has_closed:
             self._has_closed = True
             self._tap.closed(self.number)
+            if self._idle is not None:
+                self._idle.cancel()
             if self.on_over is not None:
                 self.on_over()
         self.client.close()
         self.broker.close()
 
+    def _look(self) -> None:
+        """Close the connection if it is idle, or look again when it would be. A peer that does not read is not waited for."""
+        left_ms = self._active_ms + IDLE_MS_MAX - self._clock.mono_ms()
+        is_waiting = self._in_flight and not self.client.is_full and not self.broker.is_full
+        if left_ms <= 0 and not is_waiting:
+            self.close()
+        else:
+            self._idle = self._clock.call_later(left_ms if left_ms > 0 else IDLE_MS_MAX, self._look)
+
     def _request(self, buf: FrameBuffer, pos: int, end: int) -> Buffer | None:
         frame = memoryview(buf)[pos:end]
+        self._active_ms = self._clock.mono_ms()
         if len(self._in_flight) >= IN_FLIGHT_MAX:
             self._in_flight.popleft()
         if len(frame) < REQUEST_START.size:
@@ -225,6 +247,7 @@ class Relay:
 
     def _response(self, buf: FrameBuffer, pos: int, end: int) -> Buffer | None:
         frame = memoryview(buf)[pos:end]
+        self._active_ms = self._clock.mono_ms()
         if not self._in_flight or len(frame) < CORRELATION_ID.size or self._in_flight[0].api_key == TOKEN:
             if self._in_flight:
                 self._in_flight.popleft()

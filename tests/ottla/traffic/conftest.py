@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from ottla.server.address import Address
+from ottla.server.clock import SystemClock, TimerHandle
 from ottla.server.world import RealWorld
 from ottla.traffic.entries import Opened
 from ottla.traffic.proxy import Proxy, ProxyOptions
+from tests.manual_clock import ManualClock
 
 HOST = "127.0.0.1"
 WAIT_S = 30
@@ -73,6 +77,8 @@ class Stage:
         self.brokers: asyncio.Queue[Peer] = asyncio.Queue()
         self.broker_port = 0
         self.port = 0
+        self.proxy: Proxy
+        self.clock = TimeoutClock(asyncio.get_running_loop())
 
     async def client(self, port: int | None = None) -> Peer:
         return Peer(*await asyncio.open_connection(HOST, port or self.port))
@@ -82,11 +88,25 @@ class Stage:
             return await self.brokers.get()
 
 
-Playing = Callable[[], "AsyncIterator[Stage]"]
+class TimeoutClock(SystemClock):
+    """The loop's time, but for what is due in a second or later: that is when the test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._late = ManualClock()
+
+    def mono_ms(self) -> int:
+        return super().mono_ms() + self._late.now_ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> TimerHandle:
+        return (super() if delay_ms < 1_000 else self._late).call_later(delay_ms, callback)
+
+    def advance(self, ms: int) -> None:
+        self._late.advance(ms)
 
 
 @asynccontextmanager
-async def playing() -> AsyncIterator[Stage]:
+async def playing(tls: ssl.SSLContext | None = None) -> AsyncIterator[Stage]:
     stage = Stage()
 
     def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,8 +116,10 @@ async def playing() -> AsyncIterator[Stage]:
     server = await asyncio.start_server(accepted, HOST, 0)
     try:
         stage.broker_port = server.sockets[0].getsockname()[1]
-        options = ProxyOptions(Address(HOST, 0), Address(HOST, stage.broker_port))
-        proxy = Proxy(real.world, options, stage.tap, stage.notes.append)
+        options = ProxyOptions(Address(HOST, 0), Address(HOST, stage.broker_port), tls=tls)
+        world = replace(real.world, clock=stage.clock)
+        proxy = Proxy(world, options, stage.tap, stage.notes.append)
+        stage.proxy = proxy
         stage.port = await proxy.start()
         yield stage
         await proxy.close()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import ssl
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,10 +26,11 @@ from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from ottla.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from ottla.protocol.messages.shared_structs import NodeEndpoint
+from ottla.server.network.listener import HANDSHAKE_MS_MAX, LINGER_MS
 from ottla.traffic import proxy, relay
 from ottla.traffic.addresses import ADDRESSED, has_addresses
 from ottla.traffic.messages import read_response_message
-from tests.ottla.traffic.conftest import HOST, WAIT_S, Peer, Stage
+from tests.ottla.traffic.conftest import HOST, WAIT_S, Peer, Stage, playing
 
 #: A broker that the proxy does not know before the response.
 NEW = 31_999
@@ -232,3 +236,70 @@ async def test_a_response_that_names_too_many_brokers_opens_no_more_ports(
     got = read_response_message(ApiKey.METADATA, 12, await client.receive()).body.brokers
     assert [each.port == 20_000 + i for i, each in enumerate(got)] == [False, False, True, True, True, True]
     assert len(stage.notes) == 1
+
+
+async def test_a_client_of_tls_that_says_nothing_is_closed_when_a_handshake_would_be_late() -> None:
+    async with playing(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) as stage:
+        silent = await stage.client()
+        await until(lambda: stage.proxy._open)
+        stage.clock.advance(HANDSHAKE_MS_MAX - 1)
+        assert stage.proxy._open == 1
+        stage.clock.advance(1)
+        assert await silent.is_closed()
+        await gone(stage)
+    assert any("was not complete in time" in note for note in stage.notes) and stage.brokers.empty()
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\0\1"])
+async def test_a_connection_without_a_whole_request_is_closed_as_a_node_closes_idle_ones(
+    stage: Stage, said: bytes
+) -> None:
+    client, broker = await both(stage)
+    await until(lambda: stage.tap.ends)
+    client.writer.write(said)
+    stage.clock.advance(relay.IDLE_MS_MAX)
+    assert await client.is_closed() and await broker.is_closed()
+    await gone(stage)
+
+
+async def test_a_connection_is_idle_from_its_last_frame_on_and_not_while_a_request_is_in_flight(stage: Stage) -> None:
+    client, broker = await both(stage)
+    client.send(heartbeat(1))
+    assert await broker.receive() == heartbeat(1)
+    stage.clock.advance(2 * relay.IDLE_MS_MAX)
+    broker.send(beaten(1))
+    assert await client.receive() == beaten(1)
+    stage.clock.advance(relay.IDLE_MS_MAX - 1)
+    client.send(heartbeat(2))
+    assert await broker.receive() == heartbeat(2)
+    broker.send(beaten(2))
+    assert await client.receive() == beaten(2)
+    stage.clock.advance(relay.IDLE_MS_MAX)
+    assert await client.is_closed() and await broker.is_closed()
+
+
+async def test_a_client_that_does_not_read_its_last_bytes_is_not_waited_for(stage: Stage) -> None:
+    client, broker = await both(stage)
+    client.send(heartbeat(1), heartbeat(2))
+    await broker.receive()
+    broker.send(beaten(1) + bytes(64 * 1024 * 1024))
+    await broker.writer.drain()
+    await until(lambda: len(stage.tap.responses) == 1)
+    stage.clock.advance(relay.IDLE_MS_MAX)
+    await until(lambda: stage.tap.closings == [1])
+    assert stage.proxy._open == 1, "its last bytes are kept for it"
+    stage.clock.advance(LINGER_MS)
+    await gone(stage)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        for _ in itertools.count():
+            if condition():
+                return
+            await asyncio.sleep(0.001)  # sockets of the kernel are between the test and the proxy
+
+
+async def gone(stage: Stage) -> None:
+    """Wait until the proxy has no descriptor of a client any more."""
+    await until(lambda: not stage.proxy._open)
