@@ -225,6 +225,7 @@ class Node:
                 rack=config["broker.rack"],
                 previous_broker_epoch=logs.previous_broker_epoch,
                 features=self.metadata.supported_levels,
+                emulates=None if config.advertised.release.is_newest else config.advertised.release.name,
             ),
             heartbeats,
             lambda: self.metadata.loader.last_offset,

@@ -142,7 +142,7 @@ def read_users(text: str) -> dict[str, str]:
     """Return the users of a file and their passwords or hashes.
 
     Raises:
-        ValueError: a line is none.
+        ValueError: a line is none, or the file has no user, so that all requests would be refused.
     """
     users = {}
     for number, line in _lines(text):
@@ -151,6 +151,8 @@ def read_users(text: str) -> dict[str, str]:
             raise ValueError(f"line {number}: it must be NAME: PASSWORD")
         # Jetty's files, which Confluent's registry reads, have roles behind a comma.
         users[name.strip()] = password.strip().partition(",")[0]
+    if not users:
+        raise ValueError("it has no user: a line is NAME: PASSWORD")
     return users
 
 

@@ -45,6 +45,10 @@ FATAL = {
 DUPLICATE_ID = (
     "another live broker has the same node id; give this node an id of its own, or wait until the other one is fenced"
 )
+TOO_OLD = (
+    "the cluster has feature levels that Kafka {} does not know, which this node emulates (ottla.advertised.release):"
+    " start it as the release that the cluster has, or a newer one, or give it empty directories"
+)
 NO_DIRECTORY_LEFT = (
     "all of its log directories have failed; see the errors above, repair or replace the disks, and start it again"
 )
@@ -66,6 +70,8 @@ class BrokerIdentity:
     #: The broker epoch in the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
     previous_broker_epoch: int = -1
     features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
+    #: The older release of Kafka that the node shows clients, if it does.
+    emulates: str | None = None
 
 
 log = logging.getLogger(__name__)
@@ -262,7 +268,8 @@ class BrokerLifecycle:
             if error is None:
                 return
             if error in FATAL:
-                raise self._cannot_register(FATAL[error])
+                older = self._identity.emulates if error is ErrorCode.UNSUPPORTED_VERSION else None
+                raise self._cannot_register(TOO_OLD.format(older) if older else FATAL[error])
             is_duplicate = error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
             if is_duplicate and self.broker_epoch >= 0:
                 raise self._cannot_register(REPLACED)

@@ -283,13 +283,17 @@ def _span(led: _Led) -> TableSpan:
 
 
 def _settings(values: Values, configs: BrokerConfigs) -> TableSettings:
+    options = dict(configs.node.store_options)
+    if values["ottla.table.catalog"] != configs["ottla.table.catalog"]:
+        # The address with the password is that of the brokers' catalog: it would win over the one that the topic names.
+        options.pop("uri", None)
     return TableSettings(
         format=values[FORMAT],
         location=values["ottla.table.location"],
         catalog=values["ottla.table.catalog"],
         key=values["ottla.table.key"],
         value=values["ottla.table.value"],
-        options=configs.node.store_options,
+        options=options,
         registry=configs["ottla.table.registry"] or "",
         registry_config=configs["ottla.table.registry.config"],
         keeps_rejected=values[DLQ] == DLQ_TABLE,

@@ -6,10 +6,11 @@ import getpass
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
@@ -21,6 +22,8 @@ from ottla.registry.election import SESSION_MS, Identity
 from ottla.registry.members import check_secret
 from ottla.server.address import NoAddress, parse_address
 from ottla.server.hosts import is_loopback
+
+T = TypeVar("T")
 
 app = App("registry", "Serve schemas of Avro, JSON Schema and Protobuf (Confluent's REST API).")
 
@@ -99,8 +102,7 @@ async def registry(
         if secret_file is not None:
             settings = replace(settings, secret=check_secret(_read("--secret-file", secret_file).strip().encode()))
         allowed = access.Access(
-            None if users is None else access.read_users(_read("--users", users)),
-            None if acl is None else access.read_permissions(_read("--acl", acl)),
+            _parsed("--users", users, access.read_users), _parsed("--acl", acl, access.read_permissions)
         )
     except ValueError as fault:
         raise CommandFailed(str(fault), None, USAGE) from None
@@ -128,6 +130,16 @@ def _address(option: str, text: str) -> tuple[str, int]:
 
 def _own_name(host: str) -> str:
     return socket.getfqdn() if host in ("0.0.0.0", "::", "") else host
+
+
+def _parsed(option: str, path: str | None, parse: Callable[[str], T]) -> T | None:
+    """Return what `parse` makes of a file, None without one."""
+    if path is None:
+        return None
+    try:
+        return parse(_read(option, path))
+    except ValueError as fault:
+        raise CommandFailed(f"{option} {path}: {fault}", None, USAGE) from None
 
 
 def _read(option: str, path: str) -> str:

@@ -184,6 +184,19 @@ async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path) ->
         assert fenced(node, 2) is None
 
 
+@pytest.mark.parametrize(
+    ("emulates", "advice"), [(None, "upgrade this node"), ("3.9", "Kafka 3.9 does not know, which this node emulates")]
+)
+async def test_a_broker_of_lower_levels_than_the_clusters_is_refused(
+    tmp_path: Path, emulates: str | None, advice: str
+) -> None:
+    async with running(tmp_path) as node:
+        older = node.broker(2, features={"metadata.version": (7, 8)}, emulates=emulates)
+        older.start()
+        with pytest.raises(RegistrationRejected, match=advice):
+            await older.caught_up
+
+
 async def test_a_copied_log_directory_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         copy = node.broker(2, directories=[bytes((1,)) * 16])

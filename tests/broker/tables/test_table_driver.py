@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.tables import table_driver
 from ottla.broker.tables.table_driver import TableDriver
 from ottla.broker.tables.table_report import table_metrics
 from ottla.broker.tables.topic_table import TopicTable
 from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.resource_configs import topic_values
 from ottla.server.metrics import GAUGE
 from ottla.server.table_work import TableJob, TableReport
 
@@ -220,3 +222,24 @@ async def test_what_has_failed_for_the_leader_of_the_first_partition_is_not_said
     harness.during = lambda: resign(harness, 0)
     await harness.work(maintains=maintains)
     assert not harness.table.maintenance.failed and not harness.table.waits
+
+
+@pytest.mark.parametrize(
+    ("catalog", "options"),
+    [
+        ("postgresql://lake/tables", {"uri": "postgresql://u:p@lake/tables", "secret": "hush"}),
+        ("files", {"secret": "hush"}),
+        ("http://other:8181", {"secret": "hush"}),
+    ],
+)
+def test_the_address_with_the_password_is_for_the_catalog_of_the_brokers_alone(
+    catalog: str, options: dict[str, str]
+) -> None:
+    own = VALUES | {"ottla.table.catalog": "postgresql://lake/tables"}
+    topic = topic_values({"ottla.table.catalog": catalog}, own)
+
+    class Configs(dict[str, Any]):
+        node = SimpleNamespace(store_options={"uri": "postgresql://u:p@lake/tables", "secret": "hush"})
+
+    settings = table_driver._settings(topic, cast(Any, Configs(own)))
+    assert (settings.catalog, settings.options) == (catalog, options)

@@ -71,6 +71,9 @@ def test_wrong_lines_are_named() -> None:
     for text in ("alice", "alice:", ": x"):
         with pytest.raises(ValueError, match="line 1"):
             read_users(text)
+    for text in ("", "# nothing yet\n\n"):
+        with pytest.raises(ValueError, match="it has no user"):
+            read_users(text)
     for text in ("alice", "alice x", "alice x fly", "alice x read more"):
         with pytest.raises(ValueError, match="line 1"):
             read_permissions(text)

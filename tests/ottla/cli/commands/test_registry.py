@@ -28,11 +28,15 @@ def test_wrong_options_say_what_to_write(arguments: tuple[str, ...], text: str) 
     assert done.code == USAGE and text in done.err, done.err
 
 
-def test_a_file_of_logins_that_has_none_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "said"), [("no login\n", "line 1: it must be NAME: PASSWORD"), ("", "it has no user")]
+)
+@pytest.mark.parametrize("command", ["registry", "table serve --at {folder}"])
+def test_a_file_of_logins_that_has_none_is_refused(tmp_path: Path, command: str, lines: str, said: str) -> None:
     users = tmp_path / "users"
-    users.write_text("no login\n")
-    done = run_here("registry", "--users", str(users))
-    assert done.code == USAGE and done.err.startswith("ottla: ")
+    users.write_text(lines)
+    done = run_here(*command.format(folder=tmp_path).split(), "--users", str(users))
+    assert done.code == USAGE and done.err.startswith(f"ottla: --users {users}: {said}")
 
 
 def test_a_port_for_all_machines_without_logins_is_warned_of() -> None:
