@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ottla.broker.broker_node import BrokerNode
@@ -217,16 +217,7 @@ class Node:
         endpoints: list[RegisteredEndpoint] = []
         lifecycle = self._lifecycle = BrokerLifecycle(
             self.world,
-            BrokerIdentity(
-                config.node_id,
-                self.cluster_id,
-                endpoints,
-                [d.directory_id for d in logs.directories if d.online],
-                rack=config["broker.rack"],
-                previous_broker_epoch=logs.previous_broker_epoch,
-                features=self.metadata.supported_levels,
-                emulates=None if config.advertised.release.is_newest else config.advertised.release.name,
-            ),
+            self._identity(logs, endpoints),
             heartbeats,
             lambda: self.metadata.loader.last_offset,
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
@@ -266,6 +257,19 @@ class Node:
         # Listeners accept only now: a Metadata response without a live broker makes librdkafka wait for its next refresh, in five minutes.
         await self._accept(listeners)
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
+
+    def _identity(self, logs: Logs, endpoints: Sequence[RegisteredEndpoint]) -> BrokerIdentity:
+        release = self.config.advertised.release
+        return BrokerIdentity(
+            self.config.node_id,
+            self.cluster_id,
+            endpoints,
+            [d.directory_id for d in logs.directories if d.online],
+            rack=self.config["broker.rack"],
+            previous_broker_epoch=logs.previous_broker_epoch,
+            features=self.metadata.supported_levels,
+            emulates=None if release.is_newest else release.name,
+        )
 
     def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
         """Set the directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
