@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 
 from ottla.storage.log.log import Log
-from ottla.storage.log.retention import apply_retention, expired
+from ottla.storage.log.retention import apply_retention, delete_records, expired
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.segment_indexes import TimestampAndOffset
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, max_timestamp, offset_for_timestamp, open_at
 
 KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)
 
@@ -90,6 +90,25 @@ def test_a_log_past_its_retention_is_empty_and_goes_on_at_its_end(tmp_path: Path
     assert sorted(path.name for path in tmp_path.glob("*.log")) == ["00000000000000000030.log"]
     assert len(list(tmp_path.glob("*.log.deleted"))) == segments
     assert not [path for path in tmp_path.glob("*.snapshot") if int(path.stem) < 30]
+
+
+@pytest.mark.parametrize("way", ["retention.ms=0", "retention.bytes=0", "DeleteRecords"])
+def test_a_log_without_a_record_left_has_no_record_at_any_time_and_none_that_is_the_latest(
+    tmp_path: Path, way: str
+) -> None:
+    """The answers to ListOffsets of 4.3.1 for such topics (2026-11-30), but for -3 after DeleteRecords (docs/DIFFERENCES.md)."""
+    config = {"retention.ms=0": replace(KEEP, retention_ms=0), "retention.bytes=0": replace(KEEP, retention_bytes=0)}
+    log = open_at(tmp_path, config.get(way, KEEP))
+    append(log, batch(3))
+    log.advance_high_watermark(3)
+    if way == "DeleteRecords":
+        delete_records(log, 3)
+    else:
+        assert apply_retention(log, NOW_MS + 1) == 1
+    assert (log.log_start_offset, log.local_start_offset, log.log_end_offset) == (3, 3, 3)
+    assert log.epochs.epoch_of(3) == 0
+    assert [offset_for_timestamp(log, at) for at in (0, 5, NOW_MS, 1 << 50)] == [None] * 4
+    assert max_timestamp(log) is None
 
 
 def test_records_of_the_future_do_not_go_and_a_clock_that_went_back_removes_nothing(tmp_path: Path) -> None:
