@@ -56,7 +56,7 @@ class Segment:
         self.trimmed = False  # True if it was trimmed since the last flush
         self.removed = False  # see `mark_removed`
         self._first_timestamp: int | None = None
-        #: Where readers go on: positions of the batches at these offsets (`remember`).
+        #: Where readers go on: positions of the batches that contain these offsets, or will (`remember`).
         self.hints: dict[int, int] = {}
 
     # Finding
@@ -76,6 +76,8 @@ class Segment:
         try:
             for position, _, _, last in file.walk(self.indexes.position_for(offset)):
                 if last >= offset:
+                    if offset >= self.base_offset:  # else its place is in an earlier segment
+                        self.remember(offset, position)
                     return position
         except DamagedLog as damage:
             raise file.report(damage) from None
@@ -136,7 +138,7 @@ class Segment:
                 return  # the rest was truncated meanwhile
 
     def remember(self, offset: int, position: int) -> None:
-        """Cache that the batch at `offset` starts at `position`, for a reader's next read."""
+        """Cache that the batch which contains `offset`, one of this segment's, starts at `position`: a reader goes on there."""
         if len(self.hints) >= HINTS_MAX:
             self.hints.clear()
         self.hints[offset] = position

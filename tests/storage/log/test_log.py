@@ -553,12 +553,24 @@ def test_batches_seen_by_replay_can_be_taken_apart(tmp_path: Path) -> None:
 
 def test_a_segment_remembers_a_bounded_number_of_places_for_readers_that_come_back(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig())
-    for _ in range(3 * HINTS_MAX):
+    for _ in range(3 * HINTS_MAX + 2):
         append(log, batch())
     for offset in range(log.log_end_offset):
         assert log.read(offset, max_bytes=1).next_offset == offset + 1
         assert len(log.segments[0].hints) <= HINTS_MAX
     assert len(log.segments[0].hints) > 1
+
+
+def test_a_read_after_a_replay_over_several_segments_begins_in_the_segment_of_its_offset(tmp_path: Path) -> None:
+    """Replay asks each segment for the offset that it begins with, also those that begin after it."""
+    log = open_at(tmp_path, LogConfig())
+    for _ in range(3):
+        append(log, batch(2))
+        log.roll(NOW_MS)
+    append(log, batch(2))
+    assert [view.base_offset for view in log.batches(2)] == [2, 4, 6]
+    assert log.read(2, max_bytes=1 << 20).next_offset == 4
+    assert [view.base_offset for view in iter_batches(log.read(2, max_bytes=1 << 20).records)] == [2]
 
 
 def test_a_segments_file_grows_ahead_of_its_records_by_a_bounded_piece(
