@@ -207,7 +207,7 @@ async def produce_rows(bench: Bench) -> Steps:
     partition, log = bench.partition, bench.log
     yield Step("  partition.append", lambda: partition.append(records, -1, NOW_MS))
     yield Step("    log.append", lambda: log.append(records, leader_epoch=partition.leader_epoch, now_ms=NOW_MS))
-    yield Step("      validate_header with CRC", lambda: validate_header(records, 0, len(records), log.rules, NOW_MS))
+    yield Step("      validate_header with CRC", lambda: validate_header(records, len(records), log.rules, NOW_MS))
     partition.advance_high_watermark()
 
 

@@ -96,7 +96,7 @@ def validated(data: bytes) -> None:
 
 def _append(batch: bytearray, rules: RecordRules) -> None:
     view = memoryview(batch)
-    header = validate_header(view, 0, len(batch), rules, NOW_MS)
+    header = validate_header(view, len(batch), rules, NOW_MS)
     count = validate_records(view, rules, NOW_MS)
     records = BatchView(view).records(max_bytes=DECOMPRESSED_BYTES_MAX)
     equal(len(records), count, "the number of records")

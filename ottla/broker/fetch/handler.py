@@ -72,12 +72,15 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
                         partition.leader_throttle.record(size)
                 else:
                     partition.bytes_out += size
-        if keeps_session:
-            must_include = wanted.must_include(high_watermark, start, has_records=size > 0, has_error=is_notice)
-            if size:
-                if is_incremental:
-                    session.move_to_end(wanted)
-            elif not is_notice and log is not None and partition is not None:
+        if not keeps_session:
+            wanted.watch(None)
+        elif size:
+            wanted.sent_high_watermark, wanted.sent_log_start_offset = high_watermark, start
+            if is_incremental and len(session.active) > 1:
+                session.move_to_end(wanted)
+        else:
+            must_include = wanted.must_include(high_watermark, start, has_error=is_notice)
+            if not is_notice and log is not None and partition is not None:
                 if replica_id >= 0:
                     at_end = wanted.fetch_offset >= log.log_end_offset
                     knows_all = at_end and not partition.isr.next_fetch_may_expand(replica_id)
@@ -87,8 +90,6 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
                     session.settle(wanted, partition.watchers)
             if is_incremental and not must_include:
                 continue
-        else:
-            wanted.watch(None)
         sent.append((wanted, high_watermark, stable, start, NO_BYTES if records is None else records, data))
     return sent
 

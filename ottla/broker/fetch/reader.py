@@ -21,7 +21,6 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.fetch.session import FetchPartition, FetchSession, replica_id_of
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.follower_session import INVALID_SESSION_ID
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.controller.metadata.cluster import ClusterImage
@@ -142,20 +141,25 @@ class SessionReader:
         rows = self.find(self.session.active)
         if self.replica_id >= 0:
             rows = self._record_positions(rows, now_ms)
-            if self._may_wait and self._batches(rows):
-                return rows, False, True
+            if self._may_wait and self.min_bytes == 1 and (records := self._records(rows)) is not None:
+                if not records:
+                    return rows, False, False
+                if self.session.id and self.batching.wants(records):
+                    return rows, False, True
         return rows, self.read(rows) or not self._may_wait, False
 
     def find(self, asked: Iterable[FetchPartition]) -> list[Row]:
         """Return the rows without records. Usually a comparison of numbers says that no check can fail, which is then left out."""
         rows: list[Row] = []
         replica_id, replica_epoch = self.replica_id, self.replica_epoch
-        by_id, by_name = self._by_id, self._by_name
+        is_special = self._is_special
         for wanted in asked:
-            partitions = by_name.get(wanted.topic) if by_id is None else by_id.get(wanted.topic_id)
-            partition = None if partitions is None else partitions.get(wanted.index)
+            partition = wanted.replica
             log = None if partition is None else partition.leader_log
-            if partition is None or log is None or self._is_special:
+            if log is None:  # not known yet, or it leads no more: there may be another one
+                partition = wanted.replica = self._replica(wanted)
+                log = None if partition is None else partition.leader_log
+            if partition is None or log is None or is_special:
                 rows.append(self._checked(wanted, partition))
                 continue
             leader_epoch, fetched_epoch = wanted.current_leader_epoch, wanted.last_fetched_epoch
@@ -173,6 +177,11 @@ class SessionReader:
                     continue
             rows.append((wanted, partition, log, None, None))
         return rows
+
+    def _replica(self, wanted: FetchPartition) -> Partition | None:
+        by_id = self._by_id
+        partitions = self._by_name.get(wanted.topic) if by_id is None else by_id.get(wanted.topic_id)
+        return None if partitions is None else partitions.get(wanted.index)
 
     def _checked(self, wanted: FetchPartition, partition: Partition | None) -> Row:
         """Return the row after all checks, with the error of the one that fails."""
@@ -223,18 +232,17 @@ class SessionReader:
                 return self.find(session.active)
         return rows
 
-    def _batches(self, rows: list[Row]) -> bool:
-        if self.session.id == INVALID_SESSION_ID or self.min_bytes > 1:
-            return False
+    def _records(self, rows: list[Row]) -> int | None:
+        """Return how many records a follower has not got of these partitions; None if it is not to wait for others."""
         records = 0
         for wanted, partition, log, _, data in rows:
             if data is not None or log is None or partition is None:
-                return False
+                return None
             ahead = log.log_end_offset - wanted.fetch_offset
             if ahead and not partition.is_batched:
-                return False
+                return None
             records += ahead
-        return self.batching.wants(records)
+        return records
 
     def read(self, rows: list[Row]) -> bool:
         """Give the rows their records; return True if there are min.bytes, or a row without records that cannot wait for some.
@@ -287,7 +295,7 @@ class SessionReader:
                 ready_bytes[wanted] = count
             total += size
             counted += count
-            remaining = max(0, remaining - size)
+            remaining = remaining - size if size < remaining else 0
         return counted >= self.min_bytes or must_answer
 
     def _throttled_end(self, partition: Partition, log: Log) -> int:

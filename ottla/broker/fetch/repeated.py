@@ -4,27 +4,28 @@ From one request to the next only the correlation id, the session epoch and the 
 are read into the session that is there, `SessionReader` reads its partitions, and the rows are packed: no request or response is made.
 A row that has more to say than offsets and records, like an error, goes through the codec. What is left to the handler: versions before
 topic ids (v13), fetch.min.bytes above 1, racks, quotas, topics that may not be read, and partitions that come or go.
-Positions and responses have topic ids and compact lengths; a response for one partition, which is the usual one, is one Struct.
+Positions and responses have topic ids and compact lengths; a request or a response for one partition, which is the usual one, is one
+Struct.
 tests/broker/fetch/test_repeated.py compares both with random requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.fetch.handler import DelayedFetch, Sent, asked_partitions, response_of, settle, unreadable
+from ottla.broker.fetch.handler import DelayedFetch, asked_partitions, response_of, settle, unreadable
 from ottla.broker.fetch.pacing import FetchPacing
 from ottla.broker.fetch.reader import ISOLATION_LEVELS, FetchedBroker, Row, SessionReader, consumers_rack
+from ottla.broker.fetch.response_frame import response_frame
 from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, replica_id_of
-from ottla.broker.replication.fetch_requests import LAST_TAGS, request_form
+from ottla.broker.replication.fetch_requests import request_form
 from ottla.broker.replication.follower_session import INITIAL_EPOCH
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
-from ottla.protocol.primitives import Pieces, uvarint
+from ottla.protocol.primitives import Pieces
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import MISSES_MAX, RequestContext
@@ -43,14 +44,9 @@ TOPIC_BYTES = 17
 #: Index, leader epoch, fetch offset, last fetched epoch, log start offset, partition_max_bytes, tags.
 read_partition = Struct(">iiqiqiB").unpack_from
 PARTITION_BYTES = 33
-# Size, correlation id, no tags; throttle time, error, session id, topics plus one.
-HEAD = Struct(">iixihiB")
-# Index, error, high watermark, last stable offset, log start offset, aborted transactions plus one, preferred replica.
-PARTITION = Struct(">ihqqqBi")
-ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
-pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
-NO_TAG = b"\0"
-NO_RECORDS = b"\1\0"
+#: One topic with one partition, and no tags of either.
+read_one = Struct(">16sBiiqiqiBB").unpack_from
+ONE_BYTES = TOPIC_BYTES + PARTITION_BYTES + 1
 #: Topic ids, and no partition of the request or the response has a name.
 VERSION_MIN = 13
 
@@ -65,7 +61,7 @@ class RepeatedFetch(SessionReader):
     """
 
     __slots__ = (
-        "_authorizer", "_get_session", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail", "pacing", "request",
+        "_aborted", "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_quotas", "_sessions", "_start", "_tail", "pacing", "request",
         "route",
     )  # fmt: skip
 
@@ -88,7 +84,8 @@ class RepeatedFetch(SessionReader):
         self._misses = 0
         self.pacing = pacing
         self._sessions = broker.fetch_sessions
-        self._get_session = broker.fetch_sessions.get
+        self._quotas = broker.quotas
+        self._aborted = int(self.read_committed)
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
         self._mono_ms = broker.world.clock.mono_ms
 
@@ -101,9 +98,9 @@ class RepeatedFetch(SessionReader):
             if start >> 16 == ApiKey.FETCH:
                 self._miss(connection)
             return False
-        session, sessions = self.session, self._sessions
+        session = self.session
         session_id = session.id
-        if session_id and self._get_session(session_id) is not session:
+        if session.is_closed:
             connection.fast_path = None
             return False
         epoch, topics = read_epoch(buf, at)
@@ -112,7 +109,7 @@ class RepeatedFetch(SessionReader):
             or session.waiting is not None
             or session.unnamed
             or session.reads_remote
-            or self.broker.quotas.active
+            or self._quotas.active
             or (self._authorizer is not None and not self._is_allowed(self._authorizer, connection))
         ):
             if session.reads_remote:
@@ -124,7 +121,7 @@ class RepeatedFetch(SessionReader):
             return False
         now_ms = self._mono_ms()
         if session_id:
-            sessions.use(session, now_ms)
+            self._sessions.use(session, now_ms)
         pacing = self.pacing
         if pacing is not None:
             wait_ms = pacing.arrived(now_ms, session.partitions.values())
@@ -162,6 +159,23 @@ class RepeatedFetch(SessionReader):
         if buf[last:end] != self._tail or not 0 < topics < 128:
             return False
         partitions = session.partitions
+        if topics == 2 and last - at == ONE_BYTES:
+            topic_id, count, index, leader_epoch, offset, fetched_epoch, start, max_bytes, tags, more_tags = read_one(
+                buf, at
+            )
+            known = partitions.get((topic_id, index)) or self._learned(topic_id, index)
+            if known is None or count != 2 or tags or more_tags:
+                return False
+            if not session.id:
+                session.active = {}
+            known.current_leader_epoch, known.fetch_offset, known.last_fetched_epoch = (
+                leader_epoch,
+                offset,
+                fetched_epoch,
+            )
+            known.replica_log_start_offset, known.max_bytes = start, max_bytes
+            session.active[known] = None
+            return True
         named: list[Named] = []
         try:
             for _ in range(topics - 1):
@@ -213,7 +227,7 @@ class RepeatedFetch(SessionReader):
         """Return the response's frame: its head, other pieces, and bytes. Afterwards the session is as its client knows it."""
         session_id = self.session.id
         sent = settle(self, rows, is_incremental=session_id != 0)
-        frame = response_frame(correlation_id, session_id, sent, int(self.read_committed))
+        frame = response_frame(correlation_id, session_id, sent, self._aborted)
         if frame is None:
             frame = self.encoded(correlation_id, response_of(self, sent))
         if self.pacing is not None:
@@ -338,62 +352,3 @@ def share_of_leaders(broker: FetchedBroker, session: FetchSession) -> float:
     found = [topics.by_name(name) for name in {wanted.topic for wanted in session.partitions.values()}]
     leaders = [each.leader for topic in found if topic is not None for each in topic.partitions.values()]
     return leaders.count(broker.replicas.node_id) / max(1, len(leaders))
-
-
-def response_frame(
-    correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
-) -> tuple[bytes, Pieces, int] | None:
-    """Return the frame's head, its other pieces, and the bytes of all; None if a row has a struct, which needs the codec.
-
-    `aborted`: 0 for null, 1 for an empty list.
-    """
-    if len(sent) != 1:
-        return _several(correlation_id, session_id, sent, aborted)
-    wanted, high_watermark, last_stable_offset, log_start_offset, records, data = sent[0]
-    if data is not None:
-        return None
-    topic_id, index = wanted.topic_id, wanted.index
-    size = len(records)
-    length = uvarint(size + 1)
-    nbytes = ONE_PARTITION.size + len(length) + size + 3
-    head = pack_one(
-        nbytes - 4, correlation_id, 0, 0, session_id, 2, topic_id, 2, index, 0, high_watermark, last_stable_offset,
-        log_start_offset, aborted, -1,
-    )  # fmt: skip
-    if not size:
-        return head + length + LAST_TAGS, [], nbytes
-    return head + length, [records, LAST_TAGS], nbytes
-
-
-def _several(
-    correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
-) -> tuple[bytes, Pieces, int] | None:
-    """Return the response to several partitions; those of one topic that follow each other are one element."""
-    pieces: Pieces = []
-    topics = count = 0
-    last, place = b"", 0
-    for wanted, high_watermark, last_stable_offset, log_start_offset, records, data in sent:
-        if data is not None:
-            return None
-        topic_id, index = wanted.topic_id, wanted.index
-        if topic_id != last:
-            if topics:
-                pieces[place] = last + uvarint(count + 1)
-                pieces.append(NO_TAG)
-            topics += 1
-            last, place, count = topic_id, len(pieces), 0
-            pieces.append(b"")
-        count += 1
-        fields = pack_partition(index, 0, high_watermark, last_stable_offset, log_start_offset, aborted, -1)
-        if records:
-            pieces += (fields + uvarint(len(records) + 1), records, NO_TAG)
-        else:
-            pieces.append(fields + NO_RECORDS)
-    if topics:
-        pieces[place] = last + uvarint(count + 1)
-        pieces.append(NO_TAG)
-    pieces.append(NO_TAG)
-    number = uvarint(topics + 1)
-    nbytes = HEAD.size - 1 + len(number) + sum(map(len, pieces))
-    head = HEAD.pack(nbytes - 4, correlation_id, 0, 0, session_id, 0)[:-1] + number
-    return head, pieces, nbytes

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ottla.broker.replication.follower_session import INVALID_SESSION_ID
+from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.watchers import Watchers
 from ottla.protocol.messages.fetch import FetchRequest
 
@@ -50,6 +51,8 @@ class FetchPartition:
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
     session: FetchSession | None = None
+    #: The replica here that was read last; it may have ended since (`SessionReader.find`).
+    replica: Partition | None = None
     watched: Watchers | None = None
 
     def watch(self, watchers: Watchers | None) -> None:
@@ -87,9 +90,9 @@ class FetchPartition:
         self.last_fetched_epoch = request.last_fetched_epoch
         self.replica_log_start_offset = request.replica_log_start_offset
 
-    def must_include(self, high_watermark: int, log_start_offset: int, *, has_records: bool, has_error: bool) -> bool:
-        """Return True if an incremental response must contain this partition, and remembers the offsets in it."""
-        must = has_records or has_error
+    def must_include(self, high_watermark: int, log_start_offset: int, *, has_error: bool) -> bool:
+        """Return True if an incremental response without records must contain this partition, and remembers the offsets in it."""
+        must = has_error
         if high_watermark != self.sent_high_watermark:
             self.sent_high_watermark = high_watermark
             must = True
@@ -122,6 +125,7 @@ class FetchSession:
         "created_ms",
         "epoch",
         "id",
+        "is_closed",
         "last_used_ms",
         "partitions",
         "reads_remote",
@@ -154,6 +158,7 @@ class FetchSession:
         self.cached_size = len(partitions)
         #: Its last request was for an offset that is in remote storage alone: the next one is the handler's.
         self.reads_remote = False
+        self.is_closed = False
         #: The request that has not been answered yet.
         self.waiting: WaitingRequest | None = None
 
@@ -190,6 +195,7 @@ class FetchSession:
         partition.watch(replica)
 
     def close(self) -> None:
+        self.is_closed = True
         for partition in self.partitions.values():
             self._let_go(partition)
 

@@ -49,9 +49,8 @@ class FetchSessionCache:
     def __init__(self, slots: int, rng: Random, *, paced: bool = True) -> None:
         self._slots = slots
         self._rng = rng
-        # Ordered by last use: a touched session moves to the end, so the first one is the stalest.
         self._sessions: dict[int, FetchSession] = {}
-        #: Returns the session with an id, or None: each request of a session asks.
+        #: Returns the session with an id, or None.
         self.get = self._sessions.get
         self.evictions = 0
         self.consumer_delays = DelayTimes()
@@ -87,7 +86,6 @@ class FetchSessionCache:
         epoch = session.epoch
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.last_used_ms = now_ms
-        self._sessions[session.id] = self._sessions.pop(session.id)
 
     def close(self, session_id: int) -> None:
         """Remove a session and answer its delayed fetch, which would not be completed otherwise."""
@@ -123,7 +121,7 @@ class FetchSessionCache:
             return True
         if not self._sessions:
             return False
-        victim = next(iter(self._sessions.values()))
+        victim = min(self._sessions.values(), key=lambda session: session.last_used_ms)
         if now_ms - victim.last_used_ms <= EVICTION_MS_MIN:
             evictable = [
                 session

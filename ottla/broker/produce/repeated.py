@@ -63,7 +63,7 @@ class RepeatedProduce:
     """
 
     __slots__ = (
-        "_acks", "_authorizer", "_bytes_min", "_head", "_is_flexible", "_misses", "_mono_ns", "_name", "_nbytes", "_pack", "_partitions",
+        "_acks", "_authorizer", "_bytes_min", "_head", "_is_all", "_is_flexible", "_misses", "_mono_ns", "_name", "_nbytes", "_pack", "_partitions",
         "_prefix", "_prefix_end", "_quotas", "_replicas", "_route", "_start", "_tail", "_topic_id", "_turn", "_wakeups", "_wall_ms",
         "timeout_ms", "wheel",
     )  # fmt: skip
@@ -91,6 +91,7 @@ class RepeatedProduce:
         #: The topic's partitions by index, until an append fails: one that this broker no longer has refuses appends (`resign`).
         self._partitions: dict[int, Partition] = {}
         self._acks = request.acks
+        self._is_all = request.acks == -1
         self.timeout_ms = max(0, request.timeout_ms)
         self.wheel = broker.wheel
         self._wall_ms = broker.world.clock.wall_ms
@@ -153,7 +154,7 @@ class RepeatedProduce:
             self._partitions.clear()
             return False
         first, last, append_time, log_start, _ = appended
-        is_all = self._acks == -1
+        is_all = self._is_all
         if is_all and not partition.alone and not partition.is_committed(last):
             body = (index, first, append_time, log_start)
             DelayedRepeatedProduce(self, connection, correlation_id, partition, last, body)

@@ -64,8 +64,7 @@ class Partition:
         stories: Stories[tuple[str, int]],
         isr_proposals: IsrProposals | None = None,
     ) -> None:
-        self.node_id, self.topic, self.index, self.topic_id = node_id, topic, index, topic_id
-        self.stories = stories
+        self.node_id, self.topic, self.index, self.topic_id, self.stories = node_id, topic, index, topic_id, stories
         self.log: Log | None = None
         #: The log if this replica leads and its directory is online, else None, so that the hot path has one check.
         self.leader_log: Log | None = None
@@ -242,7 +241,8 @@ class Partition:
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(self)
         if self.alone and self.flush_messages != EVERY_RECORD:
-            if log.advance_high_watermark(log.log_end_offset):
+            log.commit_all()
+            if self.watchers.consumers or self._committing.waiting:
                 self._watermark_raised(within_append=True)
         else:
             if len(self.isr.maximal) <= len(self.followers):  # else only a follower's Fetch can move it

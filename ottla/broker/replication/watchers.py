@@ -68,14 +68,13 @@ class Watchers:
 
     def appended(self, first_offset: int, last_offset: int, progress: dict[int, ReplicaProgress]) -> None:
         """The leader has appended from `first_offset` to `last_offset`. An idle follower omits the partition, so its session knows when it was caught up."""
+        wakeups, batching, records = self._wakeups, self._batching, last_offset - first_offset + 1
         for fetch in self.followers:
             session = fetch.session
             if session is not None and fetch.fetch_offset == first_offset:
                 follower = progress.get(session.replica_id)
                 if follower is not None and follower.log_end_offset == first_offset:
                     follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
-        wakeups, batching, records = self._wakeups, self._batching, last_offset - first_offset + 1
-        for fetch in self.followers:
             waiting = fetch.changed()
             if waiting is not None and not batching.holds(waiting, records):
                 wakeups.schedule(waiting)

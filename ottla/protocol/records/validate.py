@@ -122,17 +122,15 @@ class RecordRules:
         return self.needs_records or (self.codec is not None and self.codec != codec)
 
 
-def validate_header(
-    buf: memoryview, pos: int, end: int, rules: RecordRules, now_ms: int, turn: object = None
-) -> Header:
-    """Return the header of the only batch in buf[pos:end]; raise KafkaError if the batch is invalid.
+def validate_header(records: memoryview, nbytes: int, rules: RecordRules, now_ms: int, turn: object = None) -> Header:
+    """Return the header of the only batch in `records`, of `nbytes` bytes; raise KafkaError if the batch is invalid.
 
     The error lists the invalid records as far as the budget of the request's `Turn` allows; `turn` may be None.
-    The batch is buf[pos : pos + 12 + length]: a partial second batch after it is ignored.
+    The batch is records[: 12 + length]: a partial second batch after it is ignored.
     """
-    if end - pos < HEADER_BYTES:
-        _refuse_short(buf, pos, end)
-    header: Header = HEADER.unpack_from(buf, pos)
+    if nbytes < HEADER_BYTES:
+        _refuse_short(records, 0, nbytes)
+    header: Header = HEADER.unpack_from(records)
     (
         base_offset,
         length,
@@ -150,7 +148,7 @@ def validate_header(
     ) = header
     size = length + 12
     if (
-        size != end - pos
+        size != nbytes
         or magic != 2
         or base_offset
         or size > rules.max_message_bytes
@@ -167,8 +165,8 @@ def validate_header(
         # No record is shorter than 7 bytes.
         or (count * 7 > size - 61 and _is_too_many(count, attributes & 7, size - 61))
     ):
-        return _judge(buf, pos, end, header, rules, now_ms, turn)
-    if crc32c(buf[pos + 21 : end]) != crc:
+        return _judge(records, 0, nbytes, header, rules, now_ms, turn)
+    if crc32c(records[21:]) != crc:
         raise _bad_crc(crc)
     return header
 

@@ -22,6 +22,7 @@ from ottla.server.network.frames import Buffer, FrameProtocol, read_size
 from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
 from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX, SLOW_NS, Pause, Reason
 from ottla.server.principal import ANONYMOUS, Principal
+from ottla.server.tasks import isolated
 from ottla.server.transport import plain_address, write_pieces
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Connection(FrameProtocol):
     __slots__ = (
         "_close_callbacks", "_dispatcher", "_has_missed", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused",
         "_pauses", "_serving", "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts",
-        "fast_path", "idle_slot", "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host",
+        "fast_path", "idle_slot", "index", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host",
         "peer_port", "principal", "request_bytes_max", "stamp_ns", "transport",
     )  # fmt: skip
 
@@ -66,7 +67,8 @@ class Connection(FrameProtocol):
         self.client_software_name = self.client_software_version = "unknown"
         self.contexts: dict[int, RequestContext] = {}
         self.fast_path: FastPath[Connection] | None = None
-        self.opened_ns = self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
+        #: The end of the last request, or the begin of one that is being served.
+        self.opened_ns = self.stamp_ns = dispatcher.mono_ns()
         self.idle_slot = -1
         self.peer_host, self.peer_port = self.local_host, self.local_port = "", 0
 
@@ -174,11 +176,7 @@ class Connection(FrameProtocol):
         callbacks, self._close_callbacks = self._close_callbacks, []
         callbacks += [reply.cancel for reply in held if reply.parts is None]
         for callback in callbacks:
-            try:
-                callback()
-            except Exception:
-                # A callback that raises must not keep the others from being called.
-                log.exception("[%s] Cleaning up after %s failed", self.listener.name, self.id)
+            isolated(callback)
 
     def eof_received(self) -> None:
         """Give None: the transport closes itself after what has been written."""
@@ -201,31 +199,24 @@ class Connection(FrameProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         dispatcher, fast_path, inbox = self._dispatcher, self.fast_path, self._inbox.data
-        self.stamp_ns = self.last_active_ns = began_ns = dispatcher.mono_ns()
+        self.stamp_ns = began_ns = dispatcher.mono_ns()
         self.listener.bytes_in += nbytes
-        is_begin = not (self._start or self._paused) and self._large is None
         if (
             fast_path is not None
-            and is_begin
+            and not (self._start or self._paused)
+            and self._large is None
             and nbytes - 4 == read_size(inbox, 0)[0] <= self.request_bytes_max
             and dispatcher.turn.left_ns > 0
         ):
             # The usual read of a client in its steady state is one request, which repeats another: its response leaves at once.
             if fast_path.serve(self, inbox, 4, nbytes):
-                spent_ns = self.stamp_ns - began_ns
-                if spent_ns > SLOW_NS:
+                if (spent_ns := self.stamp_ns - began_ns) > SLOW_NS:
                     dispatcher.turn.spend(spent_ns)
                 return
             self._has_missed = True
         self._serving = True
         try:
-            if is_begin:
-                pos = self.serve(inbox, 0, nbytes)
-                if pos != nbytes:
-                    self._keep(inbox, pos, nbytes)
-                self.served()
-            else:
-                FrameProtocol.buffer_updated(self, nbytes)
+            FrameProtocol.buffer_updated(self, nbytes)
         finally:
             self._serving = False
 
@@ -262,8 +253,7 @@ class Connection(FrameProtocol):
                     dispatch = dispatcher.dispatch
                 if self.stamp_ns - began_ns > left_ns:
                     self._wait_for_turn()
-        spent_ns = self.stamp_ns - began_ns
-        if spent_ns > SLOW_NS:
+        if (spent_ns := self.stamp_ns - began_ns) > SLOW_NS:
             turn.spend(spent_ns)
         return end if self.closed else pos
 
@@ -332,16 +322,17 @@ class Connection(FrameProtocol):
             self._held.append(PendingResponse([head, *parts], nbytes))
             self._hold(nbytes)
             return
-        if self._serving or parts:
-            out = self._out
-            out.append(head)
-            out += parts
+        if self._serving:
+            self._out += (head, *parts)
             self._out_bytes += nbytes
-            if not self._serving or self._out_bytes > FLUSH_BYTES:
+            if self._out_bytes > FLUSH_BYTES:
                 self.flush()
         elif not self.closed:
             self.listener.bytes_out += nbytes
-            self.transport.write(head)
+            if parts:
+                write_pieces(self.transport, [head, *parts], nbytes)
+            else:
+                self.transport.write(head)
 
     def wait(self, pending: PendingResponse, kept_bytes: int) -> None:
         """Keep the place of a reply that is not ready."""
@@ -350,19 +341,28 @@ class Connection(FrameProtocol):
 
     def ready(self, pending: PendingResponse, kept_bytes: int) -> None:
         """A reply that waited has its parts now (or none, when nothing is to be sent)."""
+        held = self._held
         if self.closed:
             return
-        self._held_bytes += pending.nbytes - kept_bytes
-        held = self._held
         if held[0] is not pending:
+            self._held_bytes += pending.nbytes - kept_bytes
             return
-        while held and (parts := held[0].parts) is not None:
-            reply = held.popleft()
-            self._out += parts
-            self._out_bytes += reply.nbytes
-            self._held_bytes -= reply.nbytes
-        if not self._serving or self._out_bytes > FLUSH_BYTES:
-            self.flush()
+        self._held_bytes -= kept_bytes
+        held.popleft()
+        parts, nbytes = pending.parts, pending.nbytes
+        if held or self._serving:
+            while parts is not None:
+                self._out += parts
+                self._out_bytes += nbytes
+                if not held or (parts := held[0].parts) is None:
+                    break
+                nbytes = held.popleft().nbytes
+                self._held_bytes -= nbytes
+            if not self._serving or self._out_bytes > FLUSH_BYTES:
+                self.flush()
+        elif parts:  # the usual one: no other request of this client waits
+            self.listener.bytes_out += nbytes
+            write_pieces(self.transport, parts, nbytes)
         if self._paused & Reason.HELD and len(held) < HELD_REPLIES_MAX // 2 and self._held_bytes <= HELD_BYTES_MAX // 2:
             self._go_on(Reason.HELD)
 

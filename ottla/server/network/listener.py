@@ -243,7 +243,7 @@ class Listener:
         limit_ms = self.limits.idle_ms_max
         if limit_ms < 0:
             return
-        idle_ms = (self._dispatcher.mono_ns() - connection.last_active_ns) // NS_PER_MS
+        idle_ms = (self._dispatcher.mono_ns() - connection.stamp_ns) // NS_PER_MS
         if idle_ms < limit_ms or connection.is_waiting:
             connection.idle_slot = self._wheel.add(
                 connection, max(1, limit_ms - idle_ms) if idle_ms < limit_ms else limit_ms

@@ -148,7 +148,7 @@ def prepare_append(log: Log, records: memoryview, now_ms: int, turn: Turn) -> Wo
     """Prepare a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""
     rules = log.rules
     try:
-        header = validate_header(records, 0, len(records), rules, now_ms, turn)
+        header = validate_header(records, len(records), rules, now_ms, turn)
     except KafkaError:
         return None  # `append` raises the same error
     job = log.room.disk_job(len(records), log.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms)

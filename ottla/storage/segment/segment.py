@@ -191,7 +191,10 @@ class Segment:
         file.size = end
         if position == 0:
             self._first_timestamp = max_timestamp
-        if self.indexes.add(position, size, last_offset, max_timestamp):
+        indexes, largest = self.indexes, self.indexes.largest
+        if (largest is None or position > indexes.entry_from or max_timestamp > largest[0]) and indexes.add(
+            position, last_offset, max_timestamp
+        ):
             file.close_room()  # the next append calls make_room, and the log rolls
         return position
 
@@ -209,10 +212,9 @@ class Segment:
         if position == 0:
             self._first_timestamp = headers[0][MAX_TIMESTAMP]
         for header in headers:
-            size = header[LENGTH] + LOG_OVERHEAD_BYTES
-            if self.indexes.add(position, size, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP]):
+            if self.indexes.add(position, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP]):
                 file.close_room()
-            position += size
+            position += header[LENGTH] + LOG_OVERHEAD_BYTES
         assert position == file.size
 
     def make_room(self, size: int) -> None:

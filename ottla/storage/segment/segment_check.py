@@ -92,7 +92,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
         if epoch > known:
             history.begin(epoch, base)
         expected = last + 1
-        segment.indexes.add(position, following - position, last, max_timestamp)
+        segment.indexes.add(position, last, max_timestamp)
         position = following
     segment.file.cold.mark_checked(start, position)
     segment.file.reach(position, end)

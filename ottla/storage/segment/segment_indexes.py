@@ -30,6 +30,8 @@ class TimestampAndOffset(NamedTuple):
     offset: int
 
 
+#: Before each position of a file.
+ANYWHERE = -1
 NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
 
 
@@ -38,8 +40,8 @@ class SegmentIndexes:
         "_file",
         "_lock",
         "_replaced",
-        "_since_entry",
         "_unsynced",
+        "entry_from",
         "interval_bytes",
         "largest",
         "loaded",
@@ -56,13 +58,16 @@ class SegmentIndexes:
         self.loaded = False
         # The largest max timestamp and the last offset of the first batch that has it; None: not yet computed.
         self.largest: TimestampAndOffset | None = None
-        self._since_entry = 0
+        # A batch at a position beyond this one gets an entry; ANYWHERE: the interval begins with the next batch.
+        self.entry_from = ANYWHERE
         self._unsynced = True  # the first flush syncs the files of earlier processes, too
         self._replaced = False  # True if a file was replaced, so that the directory must be synced too
         # Flushes write the files on another thread, and so do rolls and truncations on the log's own.
         self._lock = Lock()
 
     def update_config(self, interval_bytes: int) -> None:
+        if self.entry_from != ANYWHERE:
+            self.entry_from += interval_bytes - self.interval_bytes
         self.interval_bytes = interval_bytes
 
     def rename(self) -> None:
@@ -74,18 +79,22 @@ class SegmentIndexes:
     def full(self) -> bool:
         return self.loaded and (self.offsets.full or self.times.full)
 
-    def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Add a batch; return True if the indexes are full now. They must be loaded, and `largest` must be known."""
+    def add(self, position: int, last_offset: int, max_timestamp: int) -> bool:
+        """Add a batch; return True if the indexes are full now. They must be loaded, and `largest` must be known.
+
+        A batch changes nothing that lies up to `entry_from`, and whose timestamp is not above the largest.
+        """
         if max_timestamp > self.largest[0]:  # type: ignore[index]  # it is known
-            self.largest = TimestampAndOffset(max_timestamp, last_offset)
-        full = False
-        if self._since_entry > self.interval_bytes:
-            self.offsets.append(last_offset, position)
-            self.times.maybe_append(*self.largest)  # type: ignore[misc]  # it is known
-            self._since_entry = 0
-            full = self.offsets.full or self.times.full
-        self._since_entry += size
-        return full
+            self.largest = tuple.__new__(TimestampAndOffset, (max_timestamp, last_offset))
+        if position <= self.entry_from:
+            return False
+        if self.entry_from == ANYWHERE:
+            self.entry_from = position + self.interval_bytes
+            return False
+        self.offsets.append(last_offset, position)
+        self.times.maybe_append(*self.largest)  # type: ignore[misc]  # it is known
+        self.entry_from = position + self.interval_bytes
+        return self.offsets.full or self.times.full
 
     # Finding
 
@@ -222,9 +231,9 @@ class SegmentIndexes:
         self.clear()
         file = self._file
         try:
-            for position, following, _, last in file.walk(0):
+            for position, _, _, last in file.walk(0):
                 timestamp = INT64.unpack_from(file.view(), position + MAX_TIMESTAMP_AT)[0]
-                self.add(position, following - position, last, timestamp)
+                self.add(position, last, timestamp)
         except DamagedLog as damage:
             file.report(damage)
             # The largest timestamp of a part would let retention remove the segment too early.
@@ -248,7 +257,7 @@ class SegmentIndexes:
         self.times.clear()
         self.loaded = True
         self.largest = NO_TIMESTAMP_YET
-        self._since_entry = 0
+        self.entry_from = ANYWHERE
 
     def resume_at(self, position: int) -> None:
         """Restore the state after the entry for the batch at `position` was added."""
@@ -256,7 +265,7 @@ class SegmentIndexes:
         self.times.truncate_to(self.offsets.last_offset + 1 if position else self.offsets.base_offset)
         timestamp, offset = self.times.last()
         self.largest = TimestampAndOffset(timestamp, offset) if timestamp >= 0 else NO_TIMESTAMP_YET
-        self._since_entry = 0
+        self.entry_from = ANYWHERE
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries of batches that end at or after `offset`."""
@@ -264,7 +273,7 @@ class SegmentIndexes:
             self.offsets.truncate_to(offset)
             self.times.truncate_to(offset)
         self.largest = None
-        self._since_entry = 0
+        self.entry_from = ANYWHERE
 
     def complete(self) -> None:
         """Complete the indexes of a sealed segment: the time index ends with the largest timestamp."""

@@ -67,18 +67,7 @@ class Segments:
     def read(self, offset: int, max_bytes: int, up_to_offset: int, end_offset: int, min_one: bool) -> Read:
         """Return complete batches from the one that contains `offset` on, below `up_to_offset` (`Log.read`)."""
         segments = self._segments
-        segment = self.active
-        file, start = segment.file, segment.hints.get(offset)
-        if (
-            start is not None
-            and up_to_offset >= end_offset
-            and file.fresh_from <= start < file.size <= start + max_bytes
-        ):
-            # The usual read begins where another ended, and takes all that has come since.
-            end = file.size
-            segment.remember(end_offset, end)
-            return tuple.__new__(Read, (file.view()[start:end].toreadonly(), end_offset))
-        index = len(segments) - 1
+        segment, index = self.active, len(segments) - 1
         if offset < segment.base_offset:
             index = self.floor_index(offset)
             segment = segments[index]

@@ -69,6 +69,19 @@ def test_a_follower_that_diverges_below_the_log_start_is_out_of_range_and_not_se
     assert fetched(partition, fetching(1, 3), FOLLOWER, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_a_replica_that_has_ended_gives_way_to_the_one_that_is_there_now(partition: Partition, log: Log) -> None:
+    """A session keeps the replica that it has read; the topic is moved away from this broker, and back."""
+    append(partition, 1)
+    log.advance_high_watermark(1)
+    asked = fetching(0)
+    assert fetched(partition, asked, -1, -1).high_watermark == 1
+    partition.resign()
+    again = made_partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
+    lead(again, log, 2)
+    assert fetched(again, asked, -1, -1).error_code == ErrorCode.NONE
+    assert asked.replica is again
+
+
 @pytest.mark.parametrize(("replica_id", "is_held_back"), [(FOLLOWER, False), (OTHER, True)])
 def test_a_throttle_holds_back_only_replicas_outside_of_the_isr(
     partition: Partition, log: Log, replica_id: int, is_held_back: bool

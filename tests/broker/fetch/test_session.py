@@ -115,9 +115,8 @@ def test_updates_keep_the_place_of_a_partition_and_data_moves_it_to_the_end() ->
 
 def test_an_incremental_response_says_only_what_is_new_and_repeats_after_an_error() -> None:
     partition = FetchPartition("t", bytes(16), 0, 0, 1024)
-    assert partition.must_include(5, 0, has_records=False, has_error=False)
-    assert not partition.must_include(5, 0, has_records=False, has_error=False)
-    assert partition.must_include(5, 0, has_records=True, has_error=False)
-    assert partition.must_include(5, 2, has_records=False, has_error=False)
-    assert partition.must_include(-1, -1, has_records=False, has_error=True)
-    assert partition.must_include(5, 2, has_records=False, has_error=False)
+    assert partition.must_include(5, 0, has_error=False)
+    assert not partition.must_include(5, 0, has_error=False)
+    assert partition.must_include(5, 2, has_error=False)
+    assert partition.must_include(-1, -1, has_error=True)
+    assert partition.must_include(5, 2, has_error=False)

@@ -64,7 +64,7 @@ def verdict(batch: bytes, rules: RecordRules = RULES, pos: int = 0) -> str:
     """ "accepted", or the error's name."""
     view = memoryview(batch)
     try:
-        header = validate_header(view, pos, len(view), rules, NOW)
+        header = validate_header(view[pos:], len(view) - pos, rules, NOW)
     except KafkaError as fault:
         return fault.code.name
     check_batch(view, pos, len(view))
@@ -124,7 +124,7 @@ def test_as_apache_kafka_does(name: str, pos: int) -> None:
     batch, expected = KAFKA_AGREES[name]
     view = memoryview(bytes(pos) + batch)
     try:
-        validate_header(view, pos, len(view), RULES, NOW)
+        validate_header(view[pos:], len(view) - pos, RULES, NOW)
         found = "accepted"
     except KafkaError as fault:
         # Where Kafka stumbles (UNKNOWN_SERVER_ERROR) we say whose fault it is.
@@ -163,7 +163,7 @@ def test_no_header_makes_a_leader_count_up_to_what_it_claims(
     batch = claiming(KAFKA_AGREES[name][0], count)
     view = memoryview(batch)
     try:
-        header = validate_header(view, 0, len(view), rules, NOW)
+        header = validate_header(view, len(view), rules, NOW)
     except KafkaError:
         assert made <= RECORD_ERRORS_MAX
     else:
@@ -215,7 +215,7 @@ def test_the_future_is_judged_to_the_millisecond_and_names_the_records() -> None
     assert verdict(edge) == "accepted"
     assert verdict(late, STAMPED) == "accepted"
     with pytest.raises(RecordsRejected) as caught:
-        validate_header(memoryview(late), 0, len(late), RULES, NOW)
+        validate_header(memoryview(late), len(late), RULES, NOW)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in caught.value.record_errors] == [1]
 
@@ -223,7 +223,7 @@ def test_the_future_is_judged_to_the_millisecond_and_names_the_records() -> None
 def test_log_append_time_from_a_client_is_refused_where_the_topic_sets_it() -> None:
     batch = raw(RECORD + SECOND, count=2, attributes=0x08)
     with pytest.raises(RecordsRejected) as caught:
-        validate_header(memoryview(batch), 0, len(batch), STAMPED, NOW)
+        validate_header(memoryview(batch), len(batch), STAMPED, NOW)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in caught.value.record_errors] == [0, 1]
 
@@ -238,7 +238,7 @@ def test_log_append_time_from_a_client_is_refused_where_the_topic_sets_it() -> N
 )
 def test_the_topic_decides_the_timestamp_type(batch: bytes, rules: RecordRules, kind: int, time: int) -> None:
     data = bytearray(batch)
-    header = validate_header(memoryview(data), 0, len(data), rules, NOW)
+    header = validate_header(memoryview(data), len(data), rules, NOW)
     patch_offset(data, 0, 70, header[1], 3)
     assert restamp(data, 0, header, rules, NOW + 5) == time
     check_batch(memoryview(data), 0, len(data))
@@ -305,7 +305,7 @@ def test_damaged_batches_are_refused_or_whole(_: int, data: st.DataObject) -> No
         struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
     rules = RecordRules(check_records=True, max_decompressed_bytes=100_000)
     try:
-        header = validate_header(memoryview(batch), 0, len(batch), rules, NOW)
+        header = validate_header(memoryview(batch), len(batch), rules, NOW)
         size = header[1] + 12
         assert size <= len(batch) and header[12] > 0
         assert validate_records(memoryview(batch)[:size], rules, NOW) == header[12]
