@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.metadata import encoder_of_topics
 from ottla.broker.api_row import bound
@@ -21,7 +22,6 @@ from ottla.broker.cluster.topic_creation import StreamsTopics, TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.encoded_metadata import AllTopics
-from ottla.broker.fetch.remote_fetch import RemoteFetches
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_wiring import (
@@ -44,10 +44,6 @@ from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.tables.table_driver import TableDriver
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.broker.tiered_topics import TieredTopics
-from ottla.broker.tiers.metadata_topic import MetadataTopic
-from ottla.broker.tiers.objects import TierStore
-from ottla.broker.tiers.tier_driver import TierDriver
-from ottla.broker.tiers.tier_reads import TierReads
 from ottla.broker.transactions.transaction_wiring import transactions
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage
@@ -60,6 +56,10 @@ from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.world import World
 from ottla.storage.directories.logs import Logs
+
+if TYPE_CHECKING:  # only a broker with remote storage imports them
+    from ottla.broker.broker_tiers import BrokerTiers
+    from ottla.broker.tiers.objects import TierStore
 
 Listener = Callable[[MetadataDelta, MetadataImage], Work[None] | None]
 
@@ -210,16 +210,18 @@ class BrokerNode:
         self._log_cleaner = LogCleaner(world, configs, logs, self.clock_jumps)
         self._offline: set[str] = set()
 
-    def _tiers(self, open_store: Callable[[], TierStore] | None) -> TierDriver | None:
-        """Return what copies and deletes remote segments, and let fetches read them; None if remote storage is off."""
-        world, configs, metadata, replicas = self.world, self.configs, self.metadata, self.replicas
-        if open_store is None or not configs[SYSTEM]:
+    def _tiers(self, open_store: Callable[[], TierStore] | None) -> BrokerTiers | None:
+        """Return what copies, deletes and reads remote segments; None, and without an import of it, if remote storage is off."""
+        if open_store is None or not self.configs[SYSTEM]:
             return None
-        topic = MetadataTopic(world, configs, metadata, replicas, self.channels, self.controller, self._writes)
-        driver = TierDriver(world, configs, metadata, replicas, topic, open_store)
-        self.components.tiers = RemoteFetches(TierReads(world, configs, driver))
-        replicas.listeners.append(driver)
-        return driver
+        from ottla.broker.broker_tiers import BrokerTiers
+
+        tiers = BrokerTiers(
+            self.world, self.configs, self.metadata, self.replicas, self.tiered_topics, self.channels, self.controller,
+            self._writes, open_store,
+        )  # fmt: skip
+        self.components.tiers = tiers.fetches
+        return tiers
 
     def _led(self) -> Iterator[Led]:
         """Return the partitions that this broker leads, and that another one could lead."""

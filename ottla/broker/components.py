@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.channels import ControllerChannel
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topic_creation import StreamsTopics, TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.encoded_metadata import AllTopics
-from ottla.broker.fetch.remote_fetch import RemoteFetches
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
@@ -28,6 +28,9 @@ from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.clock import TimerWheel
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.world import World
+
+if TYPE_CHECKING:  # only a broker with remote storage imports it
+    from ottla.broker.fetch.remote_fetch import RemoteFetches
 
 
 @dataclass(slots=True)

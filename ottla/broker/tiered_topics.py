@@ -6,7 +6,8 @@ It stands beside the tiers and not among them: a broker without remote storage h
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.controller.metadata.configs import ResourceType
@@ -44,6 +45,11 @@ class TieredTopics:
             self._report_disabled(new)
         if is_changed:
             self.on_change()
+
+    def states(self, topic: str | None) -> Iterator[dict[str, Any]]:
+        """Yield, for a broker without remote storage, why nothing is copied of each topic, or of one."""
+        for name in sorted(self.names if topic is None else self.names & {topic}):
+            yield {"topic": name, "copies": True, "waits": f"{SYSTEM}=false at this broker"}
 
     def _report_disabled(self, topics: set[str]) -> None:
         log.error(

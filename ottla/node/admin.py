@@ -19,8 +19,8 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
 from ottla.node.python_build import python_build
+from ottla.node.state_page import StatePage
 from ottla.node.story_page import NodeStories, StoryPage
-from ottla.node.tables import TablePage
 from ottla.protocol.replica_sets import original_replicas
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.client_bounds import kept_metrics
@@ -115,6 +115,12 @@ class NodeChecks:
             clock = self._world.clock
             yield from table_states(self._broker.tables, topic, clock.wall_ms(), clock.mono_ms())
 
+    def tiers(self, topic: str | None) -> Iterator[dict[str, Any]]:
+        """Yield the state of each partition with remote storage that the broker leads, or of those of one topic."""
+        if self._broker is not None:
+            tiers = self._broker.tiers
+            yield from self._broker.tiered_topics.states(topic) if tiers is None else tiers.states(topic)
+
     def live(self) -> Iterator[Check]:
         """Liveness, which fails if a restart could help: a response proves that the event loop runs; the required disks must work."""
         yield Check("event loop", True)
@@ -175,8 +181,9 @@ def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: N
     for host, port in addresses:
         is_authorized = bool(config["authorizer.class.name"])
         story = StoryPage(config.node_id, config.own, is_authorized, host, checks.stories)
-        tables = TablePage(config.node_id, config.own, is_authorized, host, checks.tables)
-        pages = {"/story": story.answer, "/tables": tables.answer}
+        pages = {"/story": story.answer}
+        for path, states in (("/tables", checks.tables), ("/tiers", checks.tiers)):
+            pages[path] = StatePage(path, config.node_id, config.own, is_authorized, host, states).answer
         servers.append(AdminServer(world, host, port, metrics, checks.live, checks.ready, pages))
     return servers
 
@@ -212,6 +219,8 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(broker.components.telemetry.metrics)
     registry.add(lambda: table_metrics(broker.tables, world.clock.mono_ms()))
+    if broker.tiers is not None:
+        registry.add(broker.tiers.metrics)
     registry.add(lambda: coordinator_metrics(broker.groups))
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
     registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))

@@ -33,6 +33,8 @@ SLOW = {
     "xml",
     "zipfile",
 }
+#: What a node with remote storage imports when its broker is made: 6 ms.
+TIERS = {"ottla.broker.broker_tiers", "ottla.broker.fetch.remote_fetch", "ottla.broker.tiers"}
 OF_A_COMMAND = SLOW | {"rich", "uvloop", "cryptography", "prometheus_client", "yaml"}
 
 
@@ -46,7 +48,7 @@ OF_A_COMMAND = SLOW | {"rich", "uvloop", "cryptography", "prometheus_client", "y
             OF_A_COMMAND,
         ),
         ("from ottla.__main__ import main; main(['complete', '--', 'topic', 'li'])", 98, OF_A_COMMAND),
-        ("from ottla.processes.start import imported; imported()", 545, SLOW | {"rich", "cryptography"}),
+        ("from ottla.processes.start import imported; imported()", 545, SLOW | TIERS | {"rich", "cryptography"}),
         ("import pytest; before = set(sys.modules); import ottla.testing.plugin", 9, SLOW | {"asyncio", "rich"}),
     ],
     ids=["version", "topic-list", "completion", "start", "plugin"],

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.led_log import LedLog, led_log
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tables.table_process import TableProcess
@@ -44,18 +45,6 @@ class _Turn(NamedTuple):
     due_ms: int
     maintains: bool
     topic: str
-
-
-class _Led(NamedTuple):
-    """A partition that this broker leads, as it was when a job was made."""
-
-    partition: Partition
-    log: Log
-    leader_epoch: int
-
-    @property
-    def still_holds(self) -> bool:
-        return self.partition.leader_log is self.log and self.partition.leader_epoch == self.leader_epoch
 
 
 class TableDriver:
@@ -194,7 +183,7 @@ class TableDriver:
     async def _work(self, table: TopicTable, *, maintains: bool) -> None:
         """Do one slice of a topic's work, and take over what came out of it."""
         clock = self._world.clock
-        led = [_Led(each, each.leader_log, each.leader_epoch) for each in self.led(table.topic) if each.leader_log]
+        led = [found for each in self.led(table.topic) if (found := led_log(each)) is not None]
         image = self._metadata.image
         topic = image.topics.by_name(table.topic)
         if not led or topic is None or topic.id != table.topic_id:
@@ -254,7 +243,7 @@ class TableDriver:
     async def _report_of(self, job: TableJob) -> TableReport:
         return await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
 
-    async def _maintain(self, table: TopicTable, job: TableJob, first: _Led) -> None:
+    async def _maintain(self, table: TopicTable, job: TableJob, first: LedLog) -> None:
         """Do a slice of maintenance. It is right whichever broker does it; whether it fails is for its leader to say."""
         clock, again_ms = self._world.clock, table.maintenance.due_ms
         began_ms = clock.mono_ms()
@@ -265,13 +254,13 @@ class TableDriver:
             table.maintenance.forget_failure()
 
 
-def _is_done(table: TopicTable, led: _Led) -> bool:
+def _is_done(table: TopicTable, led: LedLog) -> bool:
     """Return whether the table has everything of a partition."""
     position = table.lags[led.partition.index].position
     return position is not None and led.log.table_offset == position == led.log.last_stable_offset
 
 
-def _span(led: _Led) -> TableSpan:
+def _span(led: LedLog) -> TableSpan:
     return TableSpan(
         partition=led.partition.index,
         folder=led.log.directory,

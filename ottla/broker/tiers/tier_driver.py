@@ -20,8 +20,10 @@ from typing import NamedTuple
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.disk_work import flush_log
+from ottla.broker.replication.led_log import LedLog, led_log
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.tiered_topics import TieredTopics
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import (
     StoreCalls,
@@ -32,6 +34,7 @@ from ottla.broker.tiers.objects import (
     epochs_between,
     upload_of,
 )
+from ottla.broker.tiers.partition_tier import PartitionTier, TierCount, TierCounts
 from ottla.broker.tiers.remote_retention import expiry_of
 from ottla.broker.tiers.remote_segments import (
     RemoteSegment,
@@ -57,18 +60,10 @@ log = logging.getLogger(__name__)
 
 INTERVAL, CALL_TIMEOUT = "remote.log.manager.task.interval.ms", "ottla.tier.call.timeout.ms"
 COPIERS = "remote.log.manager.copier.thread.pool.size"
+#: What is shown where the reason is a mistake of ours.
+FAULT = "an error of this broker, which its log has"
 #: For so long a topic must have been gone, as this broker sees the metadata, before its segments are deleted.
 GONE_MS = 60_000
-FIRST_FAILURES = 3
-
-
-class PartitionTier:
-    """The state of a partition that this broker leads: why its segments are not copied, and its counts."""
-
-    def __init__(self) -> None:
-        self.waits = ""
-        self.failures = self.copied_segments = self.copied_bytes = self.deleted_segments = 0
-        self.is_busy = False
 
 
 class _Candidate(NamedTuple):
@@ -87,22 +82,26 @@ class TierDriver:
         configs: BrokerConfigs,
         metadata: MetadataCache,
         replicas: Replicas,
+        tiered: TieredTopics,
         topic: MetadataTopic,
         open_store: Callable[[], TierStore],
+        counts: TierCounts,
     ) -> None:
         self._world, self._configs, self._metadata, self._replicas = world, configs, metadata, replicas
-        self.topic, self._open_store = topic, open_store
+        self._tiered, self.topic, self._open_store, self._counts = tiered, topic, open_store, counts
         self._store: TierStore | None = None
         self._is_ours = False
         self._calls = StoreCalls(world, "tier copies", configs[COPIERS])
         #: The state of each partition that this broker leads, by topic id and index.
-        self.partitions: dict[tuple[bytes, int], PartitionTier] = {}
+        self._partitions: dict[tuple[bytes, int], PartitionTier] = {}
+        #: Why no partition's segments are copied; empty if that is each partition's own matter.
+        self.waits = ""
         self._copying: set[bytes] = set()
         #: Since when a topic is gone, by its id and the partition (monotonic, ms).
         self._gone_ms: dict[tuple[bytes, int], int] = {}
         self._due = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        topic.on_change = self._due.set
+        topic.on_change = tiered.on_change = self._due.set
 
     async def start(self) -> None:
         self._task = self._world.spawn(self._run(), "tiers")
@@ -118,11 +117,17 @@ class TierDriver:
             self._due.set()
 
     def on_resigned(self, partition: Partition) -> None:
-        self.partitions.pop((partition.topic_id, partition.index), None)
+        self._partitions.pop((partition.topic_id, partition.index), None)
 
     def segments_of(self, partition: Partition) -> RemoteSegments | None:
         """Return what the store has of a partition; None as long as that is not known."""
         return self.topic.segments(partition.topic_id, partition.index)
+
+    def led(self) -> Iterator[tuple[LedLog, PartitionTier]]:
+        """Yield the partitions with remote storage that this broker leads."""
+        for partition, _ in self._replicas_with_tier():
+            if (led := led_log(partition)) is not None:
+                yield led, self._tier(partition)
 
     async def store(self) -> TierStore:
         """Return the store, which is opened by its first use. Raises TierFailure."""
@@ -145,67 +150,68 @@ class TierDriver:
             self._due.clear()
             try:
                 await self._round()
+                self.waits = ""
             except (KafkaError, StorageFailure) as fault:
+                self.waits = str(fault)
                 log.warning("Tiered storage waits: %s", fault)
                 await pause(self._world.clock, 1_000)
             except Exception:
+                self.waits = FAULT
                 log.exception("A round of tiered storage has failed")
                 await pause(self._world.clock, 1_000)
             timer = self._world.clock.call_later(self._configs[INTERVAL], self._due.set)
             await self._due.wait()
             timer.cancel()
 
-    def _tiered(self) -> Iterator[tuple[Partition, Log]]:
-        for partition in self._replicas:
-            if partition.log is not None and partition.log.config.remote_storage_enable:
-                yield partition, partition.log
+    def _replicas_with_tier(self) -> Iterator[tuple[Partition, Log]]:
+        for name in sorted(self._tiered.names):
+            for partition in self._replicas.by_name.get(name, {}).values():
+                if partition.log is not None and partition.log.config.remote_storage_enable:
+                    yield partition, partition.log
+
+    def _tier(self, partition: Partition) -> PartitionTier:
+        key = partition.topic_id, partition.index
+        tier = self._partitions.get(key)
+        if tier is None:
+            tier = self._partitions[key] = PartitionTier(str(partition))
+        return tier
 
     async def _round(self) -> None:
-        tiered = list(self._tiered())
+        self._counts.keep(self._tiered.names)
+        tiered = list(self._replicas_with_tier())
         await self.topic.follow((partition.topic_id, partition.index) for partition, _ in tiered)
         for partition, own in tiered:
             segments = self.segments_of(partition)
             if segments is None:
                 continue
             learn(own, segments)
-            if partition.leader_log is own:
-                tier = self.partitions.setdefault((partition.topic_id, partition.index), PartitionTier())
+            if (led := led_log(partition)) is not None:
+                tier = self._tier(partition)
                 if not tier.is_busy:
                     tier.is_busy = True
-                    self._world.spawn(self._tend(partition, own, tier), f"tier of {partition}")
+                    self._world.spawn(self._tend(led, tier), f"tier of {partition}")
             elif own.recovery_point <= own.remote_end and not own.closed and own.failure is None:
                 await flush_log(self._world, own, Priority.FLUSH)  # local retention waits for it
         await self._sweep()
 
-    async def _tend(self, partition: Partition, own: Log, tier: PartitionTier) -> None:
+    async def _tend(self, led: LedLog, tier: PartitionTier) -> None:
         """Copy what is to be copied of one led partition, and delete what has expired."""
-        epoch = partition.leader_epoch
         try:
-            if (segments := self.segments_of(partition)) is not None:
+            if (segments := self.segments_of(led.partition)) is not None:
                 # First what failed copies have left, so that a store that is away gets no more of them.
-                await self._expire(partition, own, segments, tier)
-            while partition.leader_log is own and partition.leader_epoch == epoch:
-                segments = self.segments_of(partition)
-                if segments is None:
-                    break
-                learn(own, segments)
-                candidate = self._candidate(own)
+                await self._expire(led, segments, tier)
+            while led.still_holds and (segments := self.segments_of(led.partition)) is not None:
+                learn(led.log, segments)
+                candidate = self._candidate(led.log)
                 if candidate is None:
                     break
-                await self._copy(partition, own, candidate, tier)
-            if tier.waits:
-                log.info("Segments of %s are copied to remote storage again", partition)
-            tier.waits, tier.failures = "", 0
+                await self._copy(led, candidate)
+            tier.succeeded()
         except (TierFailure, KafkaError, StorageFailure, OSError) as fault:
-            tier.failures += 1
-            if str(fault) != tier.waits and tier.failures in (1, FIRST_FAILURES):
-                logged = log.error if tier.failures == FIRST_FAILURES else log.warning
-                logged("Segments of %s are not copied to remote storage, and stay here: %s", partition, fault)
-            tier.waits = str(fault)
+            tier.failed(str(fault))
         except Exception:
-            tier.failures += 1
-            tier.waits = "an error of this broker, which its log has"
-            log.exception("Remote storage of %s has failed", partition)
+            tier.failed(FAULT)
+            log.exception("Remote storage of %s has failed", led.partition)
         finally:
             tier.is_busy = False
 
@@ -233,21 +239,25 @@ class TierDriver:
         )
         return _Candidate(local, remote)
 
-    async def _copy(self, partition: Partition, own: Log, candidate: _Candidate, tier: PartitionTier) -> None:
+    async def _copy(self, led: LedLog, candidate: _Candidate) -> None:
+        partition, own = led.partition, led.log
         place, remote = place_of_partition(partition), candidate.remote
         upload = upload_of(own, place, candidate.local, remote)
         store = await self._own_store()
         if own.recovery_point <= remote.end:
             await flush_log(self._world, own)  # local retention waits for it
         self._copying.add(remote.id)
+        self._counts.add(place.topic, TierCount.COPIES)
         try:
             await self.topic.publish(place, started(place, remote))
             await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store)
             await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
+        except Exception:
+            self._counts.add(place.topic, TierCount.COPY_ERRORS)
+            raise
         finally:
             self._copying.discard(remote.id)
-        tier.copied_segments += 1
-        tier.copied_bytes += remote.size
+        self._counts.add(place.topic, TierCount.COPIED_BYTES, remote.size)
         log.info("Copied segment %d of %s (%d bytes) to remote storage", remote.start, partition, remote.size)
 
     def _changed(self, place: TieredPartition, remote: RemoteSegment, state: RemoteState) -> RemoteLogRecord:
@@ -255,25 +265,31 @@ class TierDriver:
 
     # -- Deletions ---------------------------------------------------------------------------------------------------
 
-    async def _expire(self, partition: Partition, own: Log, segments: RemoteSegments, tier: PartitionTier) -> None:
+    async def _expire(self, led: LedLog, segments: RemoteSegments, tier: PartitionTier) -> None:
         now_ms = self._world.session_clock.wall_ms()
-        expiry = expiry_of(own, segments, now_ms, self._metadata.node_id, frozenset(self._copying))
-        if expiry.log_start > own.log_start_offset:
-            advance_log_start_offset(own, expiry.log_start)
-        place, epoch = place_of_partition(partition), partition.leader_epoch
+        expiry = expiry_of(led.log, segments, now_ms, self._metadata.node_id, frozenset(self._copying))
+        if expiry.log_start > led.log.log_start_offset:
+            advance_log_start_offset(led.log, expiry.log_start)
+        place = place_of_partition(led.partition)
+        tier.expired([segment.size for segment in expiry.gone])
         for segment in expiry.gone:
-            if partition.leader_log is not own or partition.leader_epoch != epoch:
+            if not led.still_holds:
                 return
             await self._delete(place, segment)
-            tier.deleted_segments += 1
+            tier.deleted(segment.size)
 
     async def _delete(self, place: TieredPartition, segment: RemoteSegment) -> None:
         """Delete a segment's objects, in Kafka's order. Each step may be repeated."""
-        store = await self._own_store()
-        if segment.state is not RemoteState.DELETE_STARTED:
-            await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_STARTED))
-        await self._calls.run(self._configs[CALL_TIMEOUT], delete_objects, store, place, segment)
-        await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_FINISHED))
+        self._counts.add(place.topic, TierCount.DELETIONS)
+        try:
+            store = await self._own_store()
+            if segment.state is not RemoteState.DELETE_STARTED:
+                await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_STARTED))
+            await self._calls.run(self._configs[CALL_TIMEOUT], delete_objects, store, place, segment)
+            await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_FINISHED))
+        except Exception:
+            self._counts.add(place.topic, TierCount.DELETE_ERRORS)
+            raise
         log.info("Deleted segment %d of %s-%d from remote storage", segment.start, place.topic, place.partition)
 
     async def _sweep(self) -> None:

@@ -14,6 +14,7 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore
+from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_reading import Chunks, RemoteRead, RemoteSegmentReader, aborted_between
 from ottla.broker.tiers.remote_segments import FoundSegment, lineage_of
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, place_of_partition
@@ -56,11 +57,10 @@ class TieredRecords(NamedTuple):
 class TierReads:
     """Reads of the partitions that this broker leads, or follows."""
 
-    def __init__(self, world: World, configs: BrokerConfigs, driver: TierDriver) -> None:
-        self._configs, self._driver = configs, driver
+    def __init__(self, world: World, configs: BrokerConfigs, driver: TierDriver, counts: TierCounts) -> None:
+        self._configs, self._driver, self._counts = configs, driver, counts
         self._calls = StoreCalls(world, "tier reads", configs[READERS])
         self._chunks = Chunks(KEPT_BYTES)
-        self.reads = self.bytes_read = self.failures = 0
 
     @property
     def wait_ms(self) -> int:
@@ -76,6 +76,7 @@ class TierReads:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE if the log does not start before the offset any more; KAFKA_STORAGE_ERROR.
         """
+        self._counts.add(partition.topic, TierCount.FETCHES)
         try:
             found = self._found(partition, own, offset)
             store = await self._driver.store()
@@ -92,11 +93,10 @@ class TierReads:
         except (TierFailure, KafkaError) as fault:
             if offset < own.log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
-            self.failures += 1
+            self._counts.add(partition.topic, TierCount.FETCH_ERRORS)
             log.warning("Offset %d of %s cannot be read from remote storage: %s", offset, partition, fault)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
-        self.reads += 1
-        self.bytes_read += len(read.records)
+        self._counts.add(partition.topic, TierCount.FETCHED_BYTES, len(read.records))
         return TieredRecords(read.records, aborted)
 
     async def search(self, partition: Partition, own: Log, timestamp: int) -> tuple[int, int, int] | None:
@@ -129,7 +129,7 @@ class TierReads:
                 if found is not None:
                     return found
         except TierFailure as fault:
-            self.failures += 1
+            self._counts.add(partition.topic, TierCount.FETCH_ERRORS)
             log.warning("%s cannot be searched in remote storage: %s", partition, fault)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
         return None

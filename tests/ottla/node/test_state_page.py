@@ -1,4 +1,4 @@
-"""/tables of the admin listener: who gets it, and hostile queries."""
+"""/tables and /tiers of the admin listener: who gets it, and hostile queries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.node.tables import TablePage
+from ottla.node.state_page import StatePage
 from ottla.server.admin import HttpRequest, read_request
 
 
@@ -19,7 +19,7 @@ def states(topic: str | None) -> Iterator[dict[str, Any]]:
 
 
 def get(query: str, who: str | None = None, *, is_authorized: bool = False, peer: str = "127.0.0.1") -> tuple[int, str]:
-    page = TablePage(1, {"ottla.admin.story": who}, is_authorized, "127.0.0.1", states)
+    page = StatePage("/tables", 1, {"ottla.admin.story": who}, is_authorized, "127.0.0.1", states)
     request = read_request(f"GET /tables?{query} HTTP/1.1".encode())
     assert isinstance(request, HttpRequest)
     answer = page.answer(request._replace(peer=peer, host=None))
@@ -37,7 +37,7 @@ def test_all_tables_or_that_of_a_topic() -> None:
 
 @pytest.mark.parametrize("query", ["topic", "name=x", "topic=a&topic=b", "topic=%ff", "&&&"])
 def test_anything_else_is_refused(query: str) -> None:
-    assert get(query)[0] == 400
+    assert get(query) == (400, "/tables or /tables?topic=NAME\n")
 
 
 def test_who_gets_it_is_said_by_the_nodes_file() -> None:

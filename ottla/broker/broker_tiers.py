@@ -1,0 +1,57 @@
+"""Remote storage of one broker, put together (KIP-405). A broker without remote storage does not import this, nor what stands below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla.broker.cluster.channels import BrokerChannels, ControllerChannel
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.fetch.remote_fetch import RemoteFetches
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.committed_write import CommittedWrites
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.tiered_topics import TieredTopics
+from ottla.broker.tiers.metadata_topic import MetadataTopic
+from ottla.broker.tiers.objects import TierStore
+from ottla.broker.tiers.partition_tier import TierCounts
+from ottla.broker.tiers.tier_driver import TierDriver
+from ottla.broker.tiers.tier_reads import TierReads
+from ottla.broker.tiers.tier_report import tier_metrics, tier_states
+from ottla.server.metrics import Family
+from ottla.server.world import World
+
+
+class BrokerTiers:
+    """What copies and deletes remote segments, what reads them, and what is shown of both."""
+
+    def __init__(
+        self,
+        world: World,
+        configs: BrokerConfigs,
+        metadata: MetadataCache,
+        replicas: Replicas,
+        tiered: TieredTopics,
+        channels: BrokerChannels,
+        controller: ControllerChannel,
+        writes: CommittedWrites,
+        open_store: Callable[[], TierStore],
+    ) -> None:
+        self._clock, self._counts = world.clock, TierCounts()
+        topic = MetadataTopic(world, configs, metadata, replicas, channels, controller, writes)
+        self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, self._counts)
+        self.fetches = RemoteFetches(TierReads(world, configs, self.driver, self._counts))
+        replicas.listeners.append(self.driver)
+
+    async def start(self) -> None:
+        await self.driver.start()
+
+    async def stop(self) -> None:
+        await self.driver.stop()
+
+    def metrics(self) -> Iterator[Family]:
+        return tier_metrics(self.driver, self._counts, self._clock.wall_ms())
+
+    def states(self, topic: str | None) -> Iterator[dict[str, Any]]:
+        """Yield the state of each partition with remote storage that this broker leads, or of those of a topic (`tier_states`)."""
+        return tier_states(self.driver, topic, self._clock.wall_ms())

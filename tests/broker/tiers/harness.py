@@ -1,0 +1,127 @@
+"""A driver of remote storage with one led partition: its log is real, its store is in memory, and the metadata topic applies each record at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+from ottla.broker.tiers.partition_tier import TierCounts
+from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition
+from ottla.broker.tiers.tier_driver import TierDriver
+from ottla.broker.tiers.tier_report import tier_metrics, tier_states
+from ottla.protocol.internal_topics.remote_log_records import (
+    RemoteLogRecord,
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+)
+from ottla.storage.log_config import LogConfig
+from tests.broker.tiers.test_remote_reading import MemoryStore
+from tests.storage.logs_for_tests import NOW_MS, SMALL, TOPIC_ID, filled
+
+T = TypeVar("T")
+TOPIC = "events"
+#: How long after its log was written a broker of these tests lives.
+AGE_MS = 90_000
+
+
+class SameThread:
+    """Workers that do all at once, on the thread of the test."""
+
+    def apart(self, name: str) -> SameThread:
+        return self
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
+
+    async def on_disk(self, directory: str, priority: object, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
+
+
+class FailingStore(MemoryStore):
+    """A store that is away while `fault` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fault: Exception | None = None
+        self.during: Callable[[], object] = lambda: None
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        self.during()
+        if self.fault is not None:
+            raise self.fault
+        super().put(name, data)
+
+
+class OneTopic(dict[str, dict[int, Any]]):
+    """Replicas by topic, of which only topics with remote storage may be looked at."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all replicas are looked at")
+
+
+class TierHarness:
+    def __init__(self, directory: Path, config: LogConfig = SMALL) -> None:
+        self.log = filled(directory, config=replace(config, remote_storage_enable=True))
+        self.log.flush()
+        self.partition = SimpleNamespace(
+            topic=TOPIC, topic_id=TOPIC_ID, index=0, log=self.log, leader_log=self.log, leader_epoch=3
+        )
+        self.segments: RemoteSegments | None = RemoteSegments()
+        self.store = FailingStore()
+        self.counts = TierCounts()
+        self._tasks: list[asyncio.Task[None]] = []
+        clock = SimpleNamespace(wall_ms=lambda: NOW_MS + AGE_MS, mono_ms=lambda: AGE_MS)
+        world = SimpleNamespace(
+            clock=clock, session_clock=clock, rng=random.Random(1), workers=SameThread(), spawn=self._spawn
+        )
+        topic = SimpleNamespace(
+            segments=lambda topic_id, index: self.segments,
+            publish=self._publish,
+            follow=self._follow,
+            led_places=list,
+            on_change=None,
+        )
+        configs = {"remote.log.manager.copier.thread.pool.size": 2, "ottla.tier.call.timeout.ms": 5_000}
+        self.driver = TierDriver(
+            cast(Any, world),
+            cast(Any, configs),
+            cast(Any, SimpleNamespace(node_id=1, cluster_id="c")),
+            cast(Any, SimpleNamespace(by_name=OneTopic({TOPIC: {0: self.partition}}))),
+            cast(Any, SimpleNamespace(names={TOPIC}, on_change=None)),
+            cast(Any, topic),
+            lambda: self.store,
+            self.counts,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    async def _follow(self, keys: object) -> None:
+        pass
+
+    async def _publish(self, place: TieredPartition, record: RemoteLogRecord) -> None:
+        assert isinstance(record, RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord)
+        assert self.segments is not None
+        self.segments.replay(record)
+
+    async def round(self) -> None:
+        await self.driver._round()
+        await asyncio.gather(*self._tasks)
+        self._tasks.clear()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        (found,) = tier_states(self.driver, None, NOW_MS + AGE_MS)
+        return found
+
+    def metric(self, name: str, topic: str | None = TOPIC) -> float:
+        """A sample of a topic, or of all topics."""
+        labels = {} if topic is None else {"topic": topic}
+        families = tier_metrics(self.driver, self.counts, NOW_MS + AGE_MS)
+        (family,) = (each for each in families if each.name == name)
+        return next(float(sample.value) for sample in family.samples if sample.labels == labels)

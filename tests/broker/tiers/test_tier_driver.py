@@ -1,0 +1,120 @@
+"""What is copied when, why it waits, and what is seen of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.replication.led_log import LedLog
+from tests.broker.tiers.harness import AGE_MS, TOPIC, TierHarness
+from tests.storage.logs_for_tests import SMALL, append, batch
+
+KAFKA = "kafka_server_brokertopicmetrics_"
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> TierHarness:
+    return TierHarness(tmp_path)
+
+
+def sealed(harness: TierHarness) -> list[int]:
+    return [each.file.size for each in list(harness.log.segments)[:-1]]
+
+
+def log_objects(harness: TierHarness) -> int:
+    return sum(name.endswith(".log") for name in harness.store.objects)
+
+
+async def test_each_sealed_segment_is_copied_and_counted(harness: TierHarness) -> None:
+    sizes = sealed(harness)
+    assert len(sizes) > 2
+    await harness.round()
+    assert log_objects(harness) == len(sizes)
+    for topic in (TOPIC, None):
+        assert harness.metric(f"{KAFKA}remotecopyrequests", topic) == len(sizes)
+        assert harness.metric(f"{KAFKA}remotecopybytes", topic) == sum(sizes)
+        assert harness.metric(f"{KAFKA}remotelogsizebytes", topic) == sum(sizes)
+        assert harness.metric(f"{KAFKA}remotelogmetadatacount", topic) == len(sizes)
+        assert harness.metric(f"{KAFKA}remotecopyerrors", topic) == 0
+        assert harness.metric(f"{KAFKA}remotecopylagsegments", topic) == 0
+
+
+async def test_the_state_of_a_partition_names_both_ends_and_what_is_where(harness: TierHarness) -> None:
+    sizes, active = sealed(harness), harness.log.segments.active
+    before = harness.state
+    assert (before["copied_to"], before["remote_segments"], before["lag_segments"]) == (None, 0, len(sizes))
+    assert (before["lag_bytes"], before["lag_seconds"], before["waits"]) == (sum(sizes), AGE_MS / 1000, None)
+    await harness.round()
+    after = harness.state
+    assert (after["copied_to"], after["remote_segments"]) == (active.base_offset - 1, len(sizes))
+    assert (after["remote_bytes"], after["local_bytes"]) == (sum(sizes), harness.log.segments.size)
+    assert (after["lag_segments"], after["lag_bytes"], after["lag_seconds"]) == (0, 0, 0)
+    assert (after["topic"], after["partition"], after["copies"], after["fails"]) == (TOPIC, 0, True, 0)
+
+
+async def test_a_store_that_is_away_is_one_error_after_three_rounds_and_is_seen_until_it_is_back(
+    harness: TierHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.store.fault = OSError("the store is away")
+    levels: list[list[int]] = []
+    for _ in range(6):
+        caplog.clear()
+        await harness.round()
+        levels.append([record.levelno for record in caplog.records])
+    assert levels == [[logging.WARNING], [], [logging.ERROR], [], [], []]
+    assert (harness.state["waits"], harness.state["fails"]) == ("OSError: the store is away", 6)
+    assert harness.metric("ottla_tier_waits") == 1
+    assert harness.metric(f"{KAFKA}remotecopyerrors") == 6
+    assert harness.metric(f"{KAFKA}remotecopylagsegments") == len(sealed(harness))
+    assert harness.metric("ottla_tier_copy_lag_seconds") == AGE_MS / 1000
+    harness.store.fault = None
+    await harness.round()
+    assert (harness.state["waits"], harness.state["fails"]) == (None, 0)
+    assert harness.metric("ottla_tier_waits") == 0
+
+
+async def test_a_partition_that_another_broker_leads_meanwhile_is_copied_no_further(harness: TierHarness) -> None:
+    harness.store.during = lambda: setattr(harness.partition, "leader_epoch", 4)
+    await harness.round()
+    assert log_objects(harness) == 1
+
+
+async def test_what_is_behind_a_transaction_that_has_not_ended_waits_and_says_so(harness: TierHarness) -> None:
+    begin = harness.log.log_end_offset
+    append(harness.log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    for fill in range(40):
+        append(harness.log, batch(fill=fill))
+    harness.log.advance_high_watermark(harness.log.log_end_offset)
+    harness.log.flush()
+    await harness.round()
+    assert harness.state["copied_to"] < begin
+    assert harness.state["lag_segments"] > 1
+    assert harness.state["waits"] == f"a transaction has not ended at offset {begin}"
+    assert harness.metric("ottla_tier_waits") == 0  # nothing has failed
+
+
+async def test_a_round_that_cannot_begin_is_every_partitions_reason(harness: TierHarness) -> None:
+    segments, harness.segments = harness.segments, None
+    assert harness.state["waits"] == "the records of __remote_log_metadata are not read to their end yet"
+    harness.segments = segments
+    harness.driver.waits = "Unable to replicate the partition 3 time(s)"
+    assert harness.state["waits"] == "Unable to replicate the partition 3 time(s)"
+
+
+async def test_where_copies_are_off_nothing_is_behind(tmp_path: Path) -> None:
+    harness = TierHarness(tmp_path, replace(SMALL, remote_log_copy_disable=True))
+    await harness.round()
+    assert (harness.state["copies"], harness.state["lag_segments"], log_objects(harness)) == (False, 0, 0)
+
+
+def test_what_was_decided_of_a_led_log_holds_as_long_as_it_is_led_in_that_epoch(harness: TierHarness) -> None:
+    partition = harness.partition
+    led = LedLog(partition, harness.log, 3)  # type: ignore[arg-type]
+    assert led.still_holds
+    partition.leader_epoch = 4
+    assert not led.still_holds
+    partition.leader_epoch, partition.leader_log = 3, None
+    assert not led.still_holds
