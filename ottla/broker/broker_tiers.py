@@ -23,7 +23,7 @@ from ottla.server.world import World
 
 
 class BrokerTiers:
-    """What copies and deletes remote segments, what reads them, and what is shown of both."""
+    """The parts of remote storage: the driver of copies and deletions, the reads of fetches, and their metrics and states."""
 
     def __init__(
         self,

@@ -6,14 +6,18 @@ It stands beside the tiers and not among them: a broker without remote storage h
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topic_names import LOCAL_TOPICS
+from ottla.protocol.errors import KafkaError
 from ottla.server.config.remote_storage import SYSTEM, TOPIC, is_remote
+
+#: What a search by time has found in remote storage, by topic and partition: timestamp, offset and leader epoch, or why it has failed.
+RemoteFindings: TypeAlias = Mapping[tuple[str, int], tuple[int, int, int] | KafkaError | None]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +53,7 @@ class TieredTopics:
     def states(self, topic: str | None) -> Iterator[dict[str, Any]]:
         """Yield, for a broker without remote storage, why nothing is copied of each topic, or of one."""
         for name in sorted(self.names if topic is None else self.names & {topic}):
-            yield {"topic": name, "copies": True, "waits": f"{SYSTEM}=false at this broker"}
+            yield {"topic": name, "failing": True, "waits": f"{SYSTEM}=false at this broker"}
 
     def _report_disabled(self, topics: set[str]) -> None:
         log.error(

@@ -30,6 +30,7 @@ COMMANDS = {
         "list, create, describe, copy, delete, compare topics; add partitions, delete records",
     ),
     "table": Command("ottla.cli.commands.table", "export topics as tables of Iceberg, Delta or Parquet"),
+    "tier": Command("ottla.cli.commands.tier", "how far copies to remote storage are, and why they wait"),
     "sql": Command("ottla.cli.commands.sql", "ask topics that are tables by SQL, without a cluster"),
     "produce": Command("ottla.cli.commands.produce", "write records from standard input"),
     "consume": Command("ottla.cli.commands.consume", "read records to standard output"),

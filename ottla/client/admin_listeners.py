@@ -1,7 +1,7 @@
-"""Brokers' admin listeners (`ottla.admin.listener`): what Kafka's protocol does not have, the numbers of /metrics, stories, and tables.
+"""Brokers' admin listeners (`ottla.admin.listener`): what Kafka's protocol does not have, the numbers of /metrics, stories, tables and tiers.
 
 A story is the last decisions about a group, a partition or a transactional id, which each broker remembers of its own (`/story`). The
-state of topics' tables (`/tables`) each broker knows of the partitions that it leads.
+state of topics' tables (`/tables`) and of their remote storage (`/tiers`) each broker knows of the partitions that it leads.
 
 Brokers do not describe this property to clients: who asks has to know the address.
 """
@@ -220,6 +220,18 @@ async def table_states(listeners: Mapping[int, str], topic: str | None = None) -
     page = "/tables" if topic is None else f"/tables?{urlencode({'topic': topic})}"
     states, _ = await _lines_of_all(listeners, page, _object, "tables")
     return states
+
+
+async def tier_states(
+    listeners: Mapping[int, str], topic: str | None = None
+) -> tuple[list[dict[str, Any]], dict[int, Failure]]:
+    """Ask the admin listeners, which are the addresses by node, about remote storage; return the states, and why a node has given none.
+
+    Each state has `node`, `topic`, `partition`, both ends of the log and what is copied: `broker/tiers/tier_report.py`. A broker without
+    remote storage names topics that have some, and why it copies nothing.
+    """
+    page = "/tiers" if topic is None else f"/tiers?{urlencode({'topic': topic})}"
+    return await _lines_of_all(listeners, page, _object, "tiers")
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -44,6 +44,8 @@ from ottla.protocol.replica_sets import original_replicas
 
 LATEST = -1
 EARLIEST = -2
+#: The first offset on the leader's disk, and the last one in remote storage (KIP-405).
+EARLIEST_LOCAL, LATEST_TIERED = -4, -5
 # DeleteRecords takes this offset for the high watermark: all committed records are deleted.
 HIGH_WATERMARK = -1
 # CreateTopics takes this count for the broker's num.partitions or default.replication.factor (KIP-464).

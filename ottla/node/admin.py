@@ -19,8 +19,8 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
 from ottla.node.python_build import python_build
-from ottla.node.state_page import StatePage
 from ottla.node.story_page import NodeStories, StoryPage
+from ottla.node.tables import StatePage
 from ottla.protocol.replica_sets import original_replicas
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.client_bounds import kept_metrics

@@ -1,14 +1,59 @@
-"""What a node hands to its broker, which imports no library of tables and stores: what works on tables, and the store of remote segments."""
+"""Additions of a node to its broker: the object that works on tables in a process beside it, the store of remote segments, and a page of both.
+
+A page of the admin listener says as JSON lines how far tables and remote storage are of topics whose partitions the broker leads, and why they wait:
+
+    /tables    /tables?topic=NAME
+    /tiers     /tiers?topic=NAME
+
+They name topics and places, so the same clients get them as `/story` (`ottla.admin.story`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
+from ottla.node.story_page import STORY, who_may_ask
+from ottla.server.admin import JSON_LINES, Answer, HttpRequest
+from ottla.server.config.key import Values
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.remote_storage import tier_location, tier_options
 
 if TYPE_CHECKING:  # only a broker with remote storage imports it
     from ottla.broker.tiers.objects import TierStore
+
+
+class StatePage:
+    """The page of one node. `states(topic)` has what is known, of all topics or of one, as objects of JSON."""
+
+    def __init__(
+        self,
+        path: str,
+        node_id: int,
+        own: Values,
+        is_authorized: bool,
+        host: str,
+        states: Callable[[str | None], Iterator[dict[str, Any]]],
+    ) -> None:
+        self._usage = f"{path} or {path}?topic=NAME\n".encode()
+        self._node_id, self._host, self._states = node_id, host, states
+        self._who: str = own[STORY] or ("off" if is_authorized else "local")
+
+    def answer(self, request: HttpRequest) -> Answer:
+        if (refusal := who_may_ask(self._who, request, self._host)) is not None:
+            return refusal
+        try:
+            asked = dict(
+                parse_qsl(request.query, strict_parsing=bool(request.query), errors="strict", max_num_fields=1)
+            )
+        except ValueError:  # UnicodeDecodeError is one
+            return Answer(400, self._usage)
+        if asked.keys() - {"topic"}:
+            return Answer(400, self._usage)
+        found = ({"node": self._node_id, **state} for state in self._states(asked.get("topic")))
+        return Answer(200, b"".join(json.dumps(each).encode() + b"\n" for each in found), JSON_LINES)
 
 
 def table_worker() -> object:

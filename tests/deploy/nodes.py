@@ -57,6 +57,8 @@ def properties(node: Node, nodes: list[Node], directory: Path) -> dict[str, str]
         "ottla.format.empty.directories": "true",
         "ottla.admin.listener": f"127.0.0.1:{node.admin_port}",
         "log.dirs": logs,
+        "remote.log.storage.system.enable": "true",
+        "ottla.tier.location": str(directory / "segments"),
         "metadata.log.dir": str(directory / f"node-{node.id}"),
         "offsets.topic.num.partitions": "3",
         "min.insync.replicas": "1",

@@ -34,6 +34,8 @@ OF_SAMPLES = [
     ("TableWaits", 'ottla_table_waits{topic="orders"}', 1, 0),
     ("TableBehind", 'ottla_table_lag_seconds{topic="orders"}', 901, 899),
     ("TableNotMaintained", 'ottla_table_maintenance_failing{topic="orders"}', 1, 0),
+    ("TierWaits", 'ottla_tier_waits{topic="orders"}', 1, 0),
+    ("TierBehind", 'ottla_tier_copy_lag_seconds{topic="orders"}', 901, 899),
     ("WallClockJumped", "ottla_wall_clock_jump_ms", -864_000_000, 0),
 ]
 

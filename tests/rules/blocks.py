@@ -225,6 +225,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
             "ottla dev --nodes 1 --override remote.log.storage.system.enable=true --override ottla.tier.location=/tmp/segments \\": (
                 f"{UNTIL}: tests/cluster/test_tiers.py"
             ),
+            "ottla topic describe events": "a cluster with a topic: tests/ottla/cli/commands/test_tier.py",
         },
         "docs/TRAFFIC.md": {
             "ottla dev --nodes 1 &": f"{UNTIL}: tests/ottla/cli/test_dev.py",

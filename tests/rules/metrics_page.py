@@ -27,7 +27,12 @@ from tests.sim.loop import run
 
 ROLES = {1: "controller", 2: "broker", 3: "broker"}
 #: The listener of the checks has sources of its own.
-SETTINGS = {"ottla.admin.listener": "0.0.0.0:9644", "offsets.topic.replication.factor": "1"}
+SETTINGS = {
+    "ottla.admin.listener": "0.0.0.0:9644",
+    "offsets.topic.replication.factor": "1",
+    "remote.log.storage.system.enable": "true",
+    "ottla.tier.location": "/segments",
+}
 
 INTRODUCTION = (
     "# Metrics",

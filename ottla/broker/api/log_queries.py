@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.fetch.reader import CONSUMER_REPLICA_ID, ISOLATION_LEVELS, READ_COMMITTED
 from ottla.broker.replication.partition import Partition
+from ottla.broker.tiered_topics import RemoteFindings
 from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_producers import (
@@ -36,9 +36,6 @@ from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import Answer, Reply, RequestContext
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.log import lookup
-
-if TYPE_CHECKING:  # only a broker with remote storage imports it
-    from ottla.broker.tiers.tier_reads import RemoteFindings
 
 logger = logging.getLogger(__name__)
 

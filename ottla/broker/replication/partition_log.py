@@ -1,8 +1,11 @@
-"""The coordinators' view of the partitions of internal topics that this broker leads (`coordinator/partition_log.py`)."""
+"""Views of the logs of partitions that this broker leads: that of work which waits for something, and that of coordinators, of internal topics
+(`coordinator/partition_log.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.replication.partition import Partition
@@ -15,6 +18,29 @@ from ottla.storage.log.log import Log, Origin
 ACKS_ALL = -1
 #: The high watermark has passed the offset. Any other result of an append means that leadership or the directory was lost.
 COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class LedLog(NamedTuple):
+    """The log of a led partition, and the epoch of its leader, as they were when something was decided.
+
+    Work that waits for a store or for another process looks at `still_holds` before it uses what it decided: the partition may have
+    another leader since then, or this one again with another log.
+    """
+
+    partition: Partition
+    log: Log
+    leader_epoch: int
+
+    @property
+    def still_holds(self) -> bool:
+        """Return whether this broker still leads the partition, with the same log and in the same epoch."""
+        return self.partition.leader_log is self.log and self.partition.leader_epoch == self.leader_epoch
+
+
+def led_log(partition: Partition) -> LedLog | None:
+    """Return the led log of a partition, None if this broker does not lead it."""
+    own = partition.leader_log
+    return None if own is None else LedLog(partition, own, partition.leader_epoch)
 
 
 class ReplicatedPartitionLog:

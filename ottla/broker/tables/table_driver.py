@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.led_log import LedLog, led_log
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_log import LedLog, led_log
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tables.table_process import TableProcess
 from ottla.broker.tables.topic_table import COMMITTING, NEVER_MS, TableLag, TopicTable

@@ -1,4 +1,4 @@
-"""What a broker counts of remote storage, and what it knows of a partition that it leads: how far the copies are, and why they wait."""
+"""Counts of remote storage by topic, and the state of a partition that this broker leads: how far its copies are, and why they wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_FAILURES = 3
 
 
 class TierCount(IntEnum):
-    """What is counted of each topic, as in Kafka's BrokerTopicMetrics."""
+    """The counts of each topic, as in Kafka's BrokerTopicMetrics."""
 
     COPIES = 0
     COPIED_BYTES = 1
@@ -46,7 +46,7 @@ class TierCounts:
 
 
 class CopyLag(NamedTuple):
-    """What of a log is sealed and not in remote storage; `seconds` is for how long the oldest such segment has been sealed."""
+    """The sealed segments of a log that remote storage does not have; `seconds` is for how long the oldest one has been sealed."""
 
     segments: int = 0
     size: int = 0

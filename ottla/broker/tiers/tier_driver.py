@@ -20,8 +20,8 @@ from typing import NamedTuple
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.disk_work import flush_log
-from ottla.broker.replication.led_log import LedLog, led_log
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_log import LedLog, led_log
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import TieredTopics
 from ottla.broker.tiers.metadata_topic import MetadataTopic

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.tiered_topics import RemoteFindings
 from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_reading import Chunks, RemoteRead, RemoteSegmentReader, aborted_between
@@ -41,10 +42,6 @@ class RemoteSearch(NamedTuple):
     partition: Partition
     log: Log
     timestamp: int
-
-
-#: What remote storage has found, by topic and partition.
-RemoteFindings: TypeAlias = "Mapping[tuple[str, int], tuple[int, int, int] | KafkaError | None]"
 
 
 class TieredRecords(NamedTuple):

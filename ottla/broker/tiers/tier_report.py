@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ottla.broker.replication.led_log import LedLog
+from ottla.broker.replication.partition_log import LedLog
 from ottla.broker.tiers.partition_tier import CopyLag, PartitionTier, TierCount, TierCounts, copy_lag
 from ottla.broker.tiers.remote_segments import RemoteState
 from ottla.broker.tiers.tier_driver import TierDriver
@@ -30,7 +30,7 @@ COUNTS: tuple[tuple[str, str, TierCount], ...] = (
 
 
 class _Seen(NamedTuple):
-    """What a scrape sees of one partition."""
+    """The remote storage of one partition, as a scrape finds it."""
 
     lag: CopyLag
     deleting_segments: int
@@ -103,7 +103,7 @@ def tier_states(driver: TierDriver, topic: str | None, wall_ms: int) -> Iterator
             "lag_bytes": seen.lag.size,
             "lag_segments": seen.lag.segments,
             "lag_seconds": seen.lag.seconds,
-            "fails": tier.failures,
+            "failing": seen.waits,
             "waits": driver.waits or tier.waits or _quiet_reason(driver, led, seen.lag) or None,
         }
 

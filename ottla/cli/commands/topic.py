@@ -11,7 +11,6 @@ from ottla.cli.app import App, Parameter
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
-    Admin,
     ConnectionOptions,
     DryRun,
     ListingOptions,
@@ -25,6 +24,7 @@ from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
 from ottla.cli.shared_options import Internal, Partitions
 from ottla.cli.stories import NO_STORY, StoryOptions, show_story
+from ottla.cli.tier_view import REMOTE_STORAGE, TIER_COLUMNS, TierView, tier_view
 from ottla.client import topics
 from ottla.client.admin_listeners import story_of_partition, table_states
 from ottla.client.cluster import ClusterClient
@@ -41,7 +41,7 @@ app = App(
 )
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
-TABLE_FORMAT = "ottla.table.format"
+TABLE_FORMAT, NO_TABLE = "ottla.table.format", "none"
 PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "first_offset", "next_offset", "records")
 DELETE_COLUMNS = ("topic", "partition", "first_offset", "records")
 #: The partitions of one round of requests to the leaders: a topic of thousands shows how far it is.
@@ -135,7 +135,8 @@ async def describe(
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets. Or the story of one: leaders, ISR, truncations."""
+    """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets, and both ends of a log with remote storage.
+    Or the story of one: leaders, ISR, truncations."""
     async with connect(connection) as cluster:
         if story.story:
             if partition is None:
@@ -149,7 +150,12 @@ async def describe(
         led = [part.partition_index for part in wanted if part.leader_id >= 0]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
         following = await topics.list_offsets(cluster, name, topics.LATEST, led)
-        troubles = await _table_troubles(cluster, story, name)
+        settings = await _settings(cluster, name)
+        listeners = story.addresses(cluster)
+        troubles = await _table_troubles(listeners, name) if settings.get(TABLE_FORMAT, NO_TABLE) != NO_TABLE else []
+        tiers, columns = TierView({}, []), list(PARTITION_COLUMNS)
+        if settings.get(REMOTE_STORAGE) == "true":
+            tiers, columns = await tier_view(cluster, listeners, name, led), [*PARTITION_COLUMNS, *TIER_COLUMNS]
     rows = [
         {
             "topic": name,
@@ -160,27 +166,28 @@ async def describe(
             "isr": part.isr_nodes,
             "offline_replicas": part.offline_replicas,
             **_offsets(first.get(part.partition_index), following.get(part.partition_index)),
+            **tiers.fields.get(part.partition_index, {}),
         }
         for part in sorted(wanted, key=lambda part: part.partition_index)
     ]
     if partition is not None and not rows:
         raise CommandFailed(f"topic {name} has no partition {partition}", f"ottla topic describe {name}", USAGE)
-    print_rows(rows, PARTITION_COLUMNS, listing.output)
-    for line in troubles:
+    print_rows(rows, columns, listing.output)
+    for line in (*troubles, *tiers.troubles):
         note(line)
 
 
-async def _table_troubles(cluster: ClusterClient, admin: Admin, name: str) -> list[str]:
-    """Return what is wrong with the topic's table, if it has one, and as far as admin listeners are known and answer."""
-    listeners = admin.addresses(cluster)
-    if not listeners:
-        return []
+async def _settings(cluster: ClusterClient, name: str) -> dict[str, str | None]:
+    """Return the settings that say what else there is to show of a topic; none if this user may not see them."""
     try:
-        found = await describe_configs(cluster, "topic", name, [TABLE_FORMAT])
-    except Failure:  # no permission
-        return []
-    if all(entry.value == "none" for entry in found):
-        return []
+        found = await describe_configs(cluster, "topic", name, [TABLE_FORMAT, REMOTE_STORAGE])
+    except Failure:
+        return {}
+    return {entry.name: entry.value for entry in found}
+
+
+async def _table_troubles(listeners: Mapping[int, str], name: str) -> list[str]:
+    """Return what is wrong with the topic's table, as far as admin listeners are known and answer."""
     states = await table_states(listeners, name)
     return [trouble.text for state in states for trouble in troubles_of(state)]
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from ottla.cli.doctor.findings import DoctorFinding
-from ottla.client.admin_listeners import AdminSample, scrape, table_states
+from ottla.client.admin_listeners import AdminSample, scrape, table_states, tier_states
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import (
     FULL_BYTES,
@@ -29,6 +29,7 @@ from ottla.client.failures import Failure, counted
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.table_troubles import troubles_of
+from ottla.client.tier_troubles import tier_troubles
 from ottla.client.topics import adding_replicas, list_reassignments
 from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
@@ -121,6 +122,7 @@ async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed
     looks: dict[str, Callable[[], Awaitable[list[DoctorFinding]]]] = {
         "brokers": brokers, "quorum": quorum, "partitions": partitions, "disks": disks, "throttles": throttles,
         "transactions": transactions, "features": features, "client libraries and Python": partial(_nodes, cluster, admin), "tables": partial(_tables, admin),
+        "tiers": partial(_tiers, admin),
     }  # fmt: skip
     for name, look in looks.items():
         await part(name, look)
@@ -133,6 +135,11 @@ async def _tables(admin: Mapping[int, str]) -> list[DoctorFinding]:
         for state in await table_states(admin)
         for each in troubles_of(state)
     ]
+
+
+async def _tiers(admin: Mapping[int, str]) -> list[DoctorFinding]:
+    states, _ = await tier_states(admin)
+    return [DoctorFinding(each.kind, each.topic, each.text) for each in tier_troubles(states)]
 
 
 async def _nodes(cluster: ClusterClient, admin: Mapping[int, str]) -> list[DoctorFinding]:

@@ -205,6 +205,14 @@ KINDS: dict[str, FindingKind] = {
         ADVICE, "Records of a topic do not fit the columns of its table, since the broker was started.",
         "`ottla sql \"select reason, count(*) from TOPIC__dlq group by 1\"`, with quotes around a name with a dot or a dash",
     ),
+    "tier-waits": FindingKind(
+        WARNING, "Segments of a topic are not copied to remote storage. They stay on the disks of its brokers, which fill.",
+        "the text has the reason: the store, its credentials, a location of another cluster, or __remote_log_metadata (docs/TIERS.md)",
+    ),
+    "tier-behind": FindingKind(
+        WARNING, "A segment of a topic has waited for more than 15 minutes for its copy to remote storage, and nothing has failed.",
+        "end the transaction that is named (`ottla txn list`); else compare `ottla tier status` with what is written",
+    ),
     "features-behind": FindingKind(
         ADVICE, "All brokers serve a higher level of a feature than the cluster uses.",
         "`ottla feature upgrade` after an update that is to stay",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from ottla.broker.replication.led_log import LedLog
+from ottla.broker.replication.partition_log import LedLog
 from tests.broker.tiers.harness import AGE_MS, TOPIC, TierHarness
 from tests.storage.logs_for_tests import SMALL, append, batch
 
@@ -52,7 +53,7 @@ async def test_the_state_of_a_partition_names_both_ends_and_what_is_where(harnes
     assert (after["copied_to"], after["remote_segments"]) == (active.base_offset - 1, len(sizes))
     assert (after["remote_bytes"], after["local_bytes"]) == (sum(sizes), harness.log.segments.size)
     assert (after["lag_segments"], after["lag_bytes"], after["lag_seconds"]) == (0, 0, 0)
-    assert (after["topic"], after["partition"], after["copies"], after["fails"]) == (TOPIC, 0, True, 0)
+    assert (after["topic"], after["partition"], after["copies"], after["failing"]) == (TOPIC, 0, True, False)
 
 
 async def test_a_store_that_is_away_is_one_error_after_three_rounds_and_is_seen_until_it_is_back(
@@ -65,14 +66,14 @@ async def test_a_store_that_is_away_is_one_error_after_three_rounds_and_is_seen_
         await harness.round()
         levels.append([record.levelno for record in caplog.records])
     assert levels == [[logging.WARNING], [], [logging.ERROR], [], [], []]
-    assert (harness.state["waits"], harness.state["fails"]) == ("OSError: the store is away", 6)
+    assert (harness.state["waits"], harness.state["failing"]) == ("OSError: the store is away", True)
     assert harness.metric("ottla_tier_waits") == 1
     assert harness.metric(f"{KAFKA}remotecopyerrors") == 6
     assert harness.metric(f"{KAFKA}remotecopylagsegments") == len(sealed(harness))
     assert harness.metric("ottla_tier_copy_lag_seconds") == AGE_MS / 1000
     harness.store.fault = None
     await harness.round()
-    assert (harness.state["waits"], harness.state["fails"]) == (None, 0)
+    assert (harness.state["waits"], harness.state["failing"]) == (None, False)
     assert harness.metric("ottla_tier_waits") == 0
 
 
@@ -112,7 +113,7 @@ async def test_where_copies_are_off_nothing_is_behind(tmp_path: Path) -> None:
 
 def test_what_was_decided_of_a_led_log_holds_as_long_as_it_is_led_in_that_epoch(harness: TierHarness) -> None:
     partition = harness.partition
-    led = LedLog(partition, harness.log, 3)  # type: ignore[arg-type]
+    led = LedLog(cast(Any, partition), harness.log, 3)
     assert led.still_holds
     partition.leader_epoch = 4
     assert not led.still_holds

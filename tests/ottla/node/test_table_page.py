@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.node.state_page import StatePage
+from ottla.node.tables import StatePage
 from ottla.server.admin import HttpRequest, read_request
 
 

@@ -1,0 +1,55 @@
+"""Columns of `ottla topic describe` for a topic with remote storage: where the disk begins, and how far the copies are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.cli.output import Row
+from ottla.client import topics
+from ottla.client.admin_listeners import tier_states
+from ottla.client.cluster import ClusterClient
+from ottla.client.failures import Failure
+from ottla.client.tier_troubles import tier_troubles
+
+REMOTE_STORAGE = "remote.storage.enable"
+TIER_COLUMNS = ("local_offset", "remote_offset", "remote_bytes")
+
+
+class TierView(NamedTuple):
+    """Fields by partition, and what is wrong."""
+
+    fields: dict[int, Row]
+    troubles: list[str]
+
+
+async def tier_view(
+    cluster: ClusterClient, listeners: Mapping[int, str], name: str, partitions: Sequence[int]
+) -> TierView:
+    """Ask the leaders for both ends (KIP-405), and the admin listeners, as far as they are known and answer, for the rest.
+
+    `local_offset` is the first offset on the leader's disk, `remote_offset` the last one that is copied; null if the broker does not know it.
+    """
+    local = await _offsets(cluster, name, topics.EARLIEST_LOCAL, partitions)
+    remote = await _offsets(cluster, name, topics.LATEST_TIERED, partitions)
+    states, _ = await tier_states(listeners, name)
+    known = {state.get("partition"): state for state in states}
+    fields: dict[int, Row] = {}
+    for index in partitions:
+        state = known.get(index, {})
+        fields[index] = {
+            "local_offset": local.get(index),
+            "remote_offset": remote.get(index),
+            "remote_bytes": state.get("remote_bytes"),
+            "remote_segments": state.get("remote_segments"),
+            "tier_waits": state.get("waits"),
+        }
+    return TierView(fields, [trouble.text for trouble in tier_troubles(states)])
+
+
+async def _offsets(cluster: ClusterClient, name: str, which: int, partitions: Sequence[int]) -> dict[int, int]:
+    try:
+        found = await topics.list_offsets(cluster, name, which, partitions)
+    except Failure:  # a broker from before KIP-405
+        return {}
+    return {index: offset for index, offset in found.items() if offset >= 0}
