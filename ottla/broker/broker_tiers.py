@@ -15,6 +15,7 @@ from ottla.broker.tiered_topics import TieredTopics
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import TierStore
 from ottla.broker.tiers.partition_tier import TierCounts
+from ottla.broker.tiers.remote_states import StoredStates
 from ottla.broker.tiers.tier_driver import TierDriver
 from ottla.broker.tiers.tier_reads import TierReads
 from ottla.broker.tiers.tier_report import tier_metrics, tier_states
@@ -23,7 +24,7 @@ from ottla.server.world import World
 
 
 class BrokerTiers:
-    """The parts of remote storage: the driver of copies and deletions, the reads of fetches, and their metrics and states."""
+    """The parts of remote storage: the driver of copies and deletions, the reads of fetches and of followers, and their metrics and states."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class BrokerTiers:
         topic = MetadataTopic(world, configs, metadata, replicas, channels, controller, writes)
         self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, self._counts)
         self.fetches = RemoteFetches(TierReads(world, configs, self.driver, self._counts))
+        replicas.fetchers.take_states_from(StoredStates(world, configs, self.driver))
         replicas.listeners.append(self.driver)
 
     async def start(self) -> None:

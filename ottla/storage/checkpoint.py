@@ -27,14 +27,17 @@ Offsets = dict[tuple[str, int], int]
 
 
 def read_lines(files: Files, path: str) -> list[list[str]]:
-    """Return the entries, split at blanks; a missing file has no entries.
+    """Return the entries, split at blanks; a missing file has no entries. Raises as `parse_lines`."""
+    data = files.read(path)
+    return [] if data is None else parse_lines(path, data)
+
+
+def parse_lines(path: str, data: bytes) -> list[list[str]]:
+    """Return the entries, split at blanks.
 
     Raises:
-        CorruptFile: the file is no text, has another version, or not the number of lines in its second line.
+        CorruptFile: it is no text, has another version, or not the number of lines in its second line.
     """
-    data = files.read(path)
-    if data is None:
-        return []
     try:
         lines = data.decode().splitlines()
         version, count = int(lines[0]), int(lines[1])

@@ -20,6 +20,22 @@ NO_EPOCH = -1
 NO_OFFSET = -1
 
 
+def epochs_of(path: str, lines: list[list[str]]) -> list[tuple[int, int]]:
+    """Return the entries of a file's lines.
+
+    Raises:
+        CorruptFile: they are not numbers, or do not grow.
+    """
+    try:
+        entries = [(int(epoch), int(start)) for epoch, start in lines]
+    except ValueError as error:
+        raise CorruptFile(path, "an entry is not two whole numbers") from error
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+        if next_epoch <= epoch or next_start < start:
+            raise CorruptFile(path, f"epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}")
+    return entries
+
+
 class LeaderEpochs:
     __slots__ = ("_files", "_lock", "_outdated", "_unsynced", "assigned", "entries", "latest", "path", "stored")
 
@@ -46,14 +62,7 @@ class LeaderEpochs:
         Raises:
             CorruptFile: the text is not valid, or the entries do not grow.
         """
-        try:
-            entries = [(int(epoch), int(start)) for epoch, start in read_lines(self._files, self.path)]
-        except ValueError as error:
-            raise CorruptFile(self.path, "an entry is not two whole numbers") from error
-        for (epoch, start), (next_epoch, next_start) in pairwise(entries):
-            if next_epoch <= epoch or next_start < start:
-                raise CorruptFile(self.path, f"epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}")
-        self._set(entries)
+        self._set(epochs_of(self.path, read_lines(self._files, self.path)))
         self.assigned = self.latest
 
     def begin(self, epoch: int, start_offset: int) -> None:

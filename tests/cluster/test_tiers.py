@@ -11,7 +11,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, OffsetSpec
 
 from ottla.broker.tiers.objects import OWNER
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.storage.producers import producer_snapshots
 from ottla.testing import Cluster
+from ottla.testing.connection import ClusterConnection
 from tests.broker.conftest import eventually
 
 pytestmark = pytest.mark.timeout(180)
@@ -257,6 +265,48 @@ def test_followers_delete_what_is_stored_and_lead_on(three: Cluster) -> None:
     three.start(first)
     eventually(lambda: local_start(three, "shared", first) > COUNT, "the former leader follows", 60)
     assert numbers(three, "shared", 2 * COUNT) == list(range(2 * COUNT))
+
+
+def replicas_of(cluster: Cluster, topic: str, *node_ids: int) -> None:
+    """Move the topic to these nodes, and wait until all of them are in sync."""
+    moved = ReassignablePartition(partition_index=0, replicas=list(node_ids))
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[moved])])
+    with ClusterConnection("127.0.0.1", cluster.node(node_ids[0]).port, None) as connection:
+        answer = connection.request(request, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0)
+    assert answer.error_code == answer.responses[0].partitions[0].error_code == 0
+    admin = AdminClient(cluster.client_settings)
+
+    def is_done() -> bool:
+        found = admin.list_topics(topic, timeout=30).topics[topic].partitions[0]
+        return sorted(found.replicas) == sorted(found.isrs) == sorted(node_ids)
+
+    eventually(is_done, f"{topic} is on {node_ids} alone", 60)
+
+
+def test_a_new_replica_begins_at_the_leaders_disk_and_leads_the_whole_log(three: Cluster) -> None:
+    """It joins the ISR with what the store does not have, and goes on with the producers' sequences from the store."""
+    create(three, "moved", replicas=1)
+    old = leader(three, "moved")
+    new = next(node for node in three.node_ids if node != old)
+    producer = three.producer(enable_idempotence=True)
+    for number in range(COUNT):
+        producer.produce("moved", value=b"%06d" % number + VALUE)
+        producer.flush()
+    eventually(lambda: len(segments(three, "moved", old)) == 1, "the active segment alone is here", 60)
+    replicas_of(three, "moved", old, new)
+    start = local_start(three, "moved", new)
+    assert start == local_start(three, "moved", old) > COUNT // 2
+    [state] = producer_snapshots.decode("", (segments(three, "moved", new)[0].with_suffix(".snapshot")).read_bytes())
+    assert state.last_offset == start - 1
+    replicas_of(three, "moved", new)
+    assert leader(three, "moved") == new
+    assert numbers(three, "moved", COUNT) == list(range(COUNT))
+    for number in range(COUNT, COUNT + 50):
+        producer.produce("moved", value=b"%06d" % number + VALUE)
+        assert producer.flush(60) == 0
+    three.kill(new)
+    three.start(new)
+    assert numbers(three, "moved", COUNT + 50) == list(range(COUNT + 50))
 
 
 @pytest.mark.chaos

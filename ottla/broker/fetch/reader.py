@@ -276,6 +276,11 @@ class SessionReader:
             except (KafkaError, StorageFailure) as error:
                 code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
                 if code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                    if is_follower:
+                        # With the offsets of the log: Kafka's followers take over its start from this answer.
+                        rows[i] = wanted, partition, log, None, failed(wanted.index, code)
+                        must_answer = True
+                        continue
                     if self.broker.tiers is not None:
                         self.moved = self.moved or (wanted, partition, log)
                         self.session.reads_remote = must_answer = True

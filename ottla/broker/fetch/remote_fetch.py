@@ -2,8 +2,7 @@
 
 One partition of a request is read so, as in Kafka before 4.2: a response with records of one ends the wait, and the session brings the others to
 the front. The request waits for `remote.fetch.max.wait.ms`; then it is answered without these records, which the next one finds in
-memory. A follower that is so far behind is served in the same way, and needs nothing of the store: Kafka's gets the error
-OFFSET_MOVED_TO_TIERED_STORAGE instead. News of its other partitions end the wait at once, because producers wait for them.
+memory. A follower that is so far behind gets OFFSET_MOVED_TO_TIERED_STORAGE instead, and reads the store itself.
 """
 
 from __future__ import annotations
@@ -43,9 +42,7 @@ class RemoteFetch(DelayedReply):
         fetch.reader.broker.world.spawn(self._read(tiers, partition), f"remote fetch of {partition}")
 
     def wake(self) -> None:
-        """Answer a follower; a consumer waits for the store, whatever comes in other partitions."""
-        if self.reader.replica_id >= 0:
-            super().wake()
+        """The reply waits for the store, whatever comes in other partitions."""
 
     async def _read(self, tiers: TierReads, partition: Partition) -> None:
         reader, wanted = self.reader, self._wanted

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from ottla.broker.replication.follower_session import FollowerSession
+from ottla.broker.replication.remote_start import RemoteStates
 from ottla.protocol.api import APIS, ApiKey, encode_request_header
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import MalformedMessage
@@ -48,6 +49,7 @@ class FetcherSettings:
     backoff_ms: int
     timeout_ms: int
     security: PeerSecurity = PLAINTEXT
+    remote_states: RemoteStates | None = None
 
 
 class FetchRequests:
@@ -157,3 +159,9 @@ def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> tuple[
         records=memoryview(frame)[at:stop],
     )
     return session_id, topic_id, data
+
+
+def kept(data: PartitionData) -> PartitionData:
+    """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
+    data.records = bytes(cast("bytes | memoryview", data.records or b""))
+    return data

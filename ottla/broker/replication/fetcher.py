@@ -4,6 +4,7 @@
     records                                 appends them, takes over watermark and log start, asks for what follows
     diverging epoch                         truncates by epochs (replication/truncation.py), asks again
     OFFSET_OUT_OF_RANGE                     requests the leader's first and last offset, then truncates or empties the log
+    OFFSET_MOVED_TO_TIERED_STORAGE          begins behind what remote storage has (replication/remote_start.py)
     an error of leadership                  waits a moment: one of the two has not read the newest metadata yet
     a lost connection                       connects again; the metadata says when another broker leads
 
@@ -20,7 +21,7 @@ from functools import partial
 from typing import Any, Never, cast
 
 from ottla.broker.replication.disk_work import flush_when_there_is_room
-from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests
+from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, kept
 from ottla.broker.replication.follower_session import (
     LEADERSHIP_ERRORS,
     SESSION_ERRORS,
@@ -32,6 +33,7 @@ from ottla.broker.replication.follower_session import (
 )
 from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
+from ottla.broker.replication.remote_start import begin_behind_remote
 from ottla.broker.replication.truncation import Basis, agreed_end, go_to_leaders_range, truncate_after
 from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -191,7 +193,7 @@ class LeaderFetcher:
             self._lost(error)
             return
         except Exception as error:
-            # A bug, but one failed attempt must not be the last: this leader would never be fetched from again.
+            # A bug, but this leader must be fetched from again.
             log.exception("Could not connect to broker %d", self.leader_id)
             self._lost(error)
             return
@@ -315,7 +317,7 @@ class LeaderFetcher:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
         except Exception:
-            # A mistake of ours, such as a truncation that would cut what is acknowledged, must not keep the other partitions from their leader.
+            # A bug, such as a truncation that would cut what is acknowledged, must not keep the other partitions from their leader.
             log.exception("An answer of broker %d for %s could not be handled", self.leader_id, partition)
             self._delay(key, self._settings.backoff_ms)
 
@@ -349,11 +351,11 @@ class LeaderFetcher:
         self._go_on(wait, 0)
 
     def _handle_error(self, key: Key, partition: Partition, own_log: Log, code: ErrorCode) -> None:
+        basis, asking = Basis.of(partition, own_log), (self._world, self.link, self._settings.timeout_ms)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            search = go_to_leaders_range(
-                self._world, self.link, self._settings.timeout_ms, Basis.of(partition, own_log)
-            )
-            self._begin_truncation(key, partition, search)
+            self._begin_truncation(key, partition, go_to_leaders_range(*asking, basis))
+        elif code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._begin_truncation(key, partition, begin_behind_remote(*asking, basis, self._settings.remote_states))
         elif code in LEADERSHIP_ERRORS:
             self._delay(key, LEADERSHIP_RETRY_MS)
         else:
@@ -392,9 +394,3 @@ class LeaderFetcher:
         partition = self.session.end(wait, self._world.clock.mono_ms() + delay_ms)
         if partition is not None and (delay_ms or not self._flush_first(partition)):
             self._schedule(delay_ms)
-
-
-def kept(data: PartitionData) -> PartitionData:
-    """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
-    data.records = bytes(cast("bytes | memoryview", data.records or b""))
-    return data

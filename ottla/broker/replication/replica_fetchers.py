@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import LeaderFetcher
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.remote_start import RemoteStates
 from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.server.world import World
 
@@ -29,6 +31,10 @@ class ReplicaFetchers:
         self._broker_epoch = broker_epoch
         self._leader_of: dict[Partition, int] = {}
         self._closed = False
+
+    def take_states_from(self, remote_states: RemoteStates) -> None:
+        """Remote storage is on: followers that are far behind begin behind what it has. Called before the first role."""
+        self._settings = replace(self._settings, remote_states=remote_states)
 
     def follow(self, partition: Partition) -> None:
         """Fetch from the partition's leader in its present epoch; without a leader nothing is fetched."""

@@ -91,8 +91,8 @@ async def truncate_after(world: World, job: Callable[[], Decoded | None], basis:
 async def go_to_leaders_range(world: World, link: LeaderLink, timeout_ms: int, basis: Basis) -> None:
     """The log ends outside of the leader's: before its start (it has deleted), or after its end (unclean election)."""
     partition, own_log, channel = basis.partition, basis.log, link.require()
-    end = await _leader_offset(channel, timeout_ms, basis, LATEST)
-    start = await _leader_offset(channel, timeout_ms, basis, EARLIEST)
+    end = await leader_offset(channel, timeout_ms, basis, LATEST)
+    start = await leader_offset(channel, timeout_ms, basis, EARLIEST)
     job, decoded = truncation_job(own_log, end), None
     if job is not None:
         decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, job)
@@ -110,7 +110,8 @@ async def go_to_leaders_range(world: World, link: LeaderLink, timeout_ms: int, b
         truncate_fully_and_start_at(own_log, start)
 
 
-async def _leader_offset(channel: Channel, timeout_ms: int, basis: Basis, timestamp: int) -> int:
+async def leader_offset(channel: Channel, timeout_ms: int, basis: Basis, timestamp: int) -> int:
+    """Return what the leader's ListOffsets has for the partition. Raises KafkaError, ChannelClosed."""
     partition = basis.partition
     asked = ListOffsetsPartition(
         partition_index=partition.index, current_leader_epoch=basis.leader_epoch, timestamp=timestamp

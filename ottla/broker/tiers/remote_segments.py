@@ -158,6 +158,12 @@ class RemoteSegments:
             index -= 1
         return best
 
+    def having(self, offset: int) -> list[RemoteSegment]:
+        """Return the segments that have `offset`, of any lineage; first those that reach furthest."""
+        self._sort()
+        found = [each for each in self._finished if each.start <= offset <= each.end and each.epochs]
+        return sorted(found, key=lambda each: each.end, reverse=True)
+
     def following(self, offset: int, lineage: Lineage) -> FoundSegment | None:
         """Return what `find` does or, where nothing has the offset, the first segment behind it: an offset may be in a gap."""
         found = self.find(offset, lineage)

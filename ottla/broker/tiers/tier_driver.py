@@ -129,6 +129,10 @@ class TierDriver:
             if (led := led_log(partition)) is not None:
                 yield led, self._tier(partition)
 
+    def look(self) -> None:
+        """Take a round soon: something is asked about a partition that is not followed yet."""
+        self._due.set()
+
     async def store(self) -> TierStore:
         """Return the store, which is opened by its first use. Raises TierFailure."""
         if self._store is None:

@@ -173,6 +173,7 @@ READ_OF_FAMILIES = frozenset(
 ) | {
     "remote.fetch.max.wait.ms",
     "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
     "remote.log.manager.task.interval.ms",
     "remote.log.reader.threads",
     "remote.log.storage.system.enable",
@@ -242,7 +243,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     "TLS comes from the system's OpenSSL": (
         "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     ),
-    "no such feature": ("follower.fetch.last.tiered.offset.enable", "offsets.topic.compression.codec"),
+    "no such feature": ("offsets.topic.compression.codec",),
 }
 # fmt: on
 _SINGLE = frozenset(name for names in NO_EFFECT.values() for name in names)

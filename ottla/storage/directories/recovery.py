@@ -9,6 +9,7 @@ What a crash can leave, and how recovery handles it:
     a missing producer snapshot          an older one is loaded and the batches since are read
     epochs or indexes not yet written    read from the batches, which have their leader epoch
     a malformed marker                   ends no transaction (storage.log.replay)
+    a restoration from remote storage    the log is emptied: its leader has all of it (storage.log.truncate)
     files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
 
 All below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic, order of
@@ -29,7 +30,7 @@ from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.log import replay
 from ottla.storage.log.log import Log
-from ottla.storage.log.partition_dir import TRUNCATION, LogSpec, rewrite_topic_id
+from ottla.storage.log.partition_dir import PARTITION_METADATA, RESTORATION, TRUNCATION, LogSpec, rewrite_topic_id
 from ottla.storage.log.truncate import truncate_fully_and_start_at
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
@@ -79,10 +80,10 @@ def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_o
         segments[0].create_file()
     epochs_in_file = _load_epochs(history) if sizes.get(epochs.FILE) else []  # Kafka creates the file empty
     if not clean:
-        # Epochs of what is in remote storage alone cannot be read from batches again.
-        history.forget_from(
-            max(recovery_point, segments[0].base_offset) if spec.config.remote_storage_enable else recovery_point
-        )
+        if spec.config.remote_storage_enable:
+            # Epochs and producer states of what is in remote storage alone cannot be read from batches again.
+            recovery_point = max(recovery_point, segments[0].base_offset)
+        history.forget_from(recovery_point)
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
     local_start = max(log_start_offset, segments[0].base_offset)
     start_offset = log_start_offset if spec.config.remote_storage_enable else local_start
@@ -294,6 +295,8 @@ def _read_epochs(log: Log) -> None:
 def _tidy(files: Files, directory: str) -> dict[str, int]:
     """Remove the files of interrupted changes; return the names and sizes of the others."""
     sizes = files.list_sizes(directory)
+    if RESTORATION in sizes:
+        _forget_all(files, directory, sizes)
     for name in list(sizes):
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, NEW_SUFFIX)):
             files.remove(f"{directory}/{name}")
@@ -305,6 +308,18 @@ def _tidy(files: Files, directory: str) -> dict[str, int]:
             files.remove(f"{directory}/{name}")
             del sizes[name]
     return sizes
+
+
+def _forget_all(files: Files, directory: str, sizes: dict[str, int]) -> None:
+    """Empty the directory of a log that was taking over what remote storage has: its leader has all that it had."""
+    logger.warning("%s: was being restored from remote storage: emptied", directory)
+    for name in [name for name in sizes if name not in (RESTORATION, PARTITION_METADATA)]:
+        files.remove(f"{directory}/{name}")
+        del sizes[name]
+    files.sync_dir(directory)
+    files.remove(f"{directory}/{RESTORATION}")
+    files.sync_dir(directory)
+    del sizes[RESTORATION]
 
 
 def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:

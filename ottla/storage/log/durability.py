@@ -203,6 +203,10 @@ class Durability:
     def end_truncation(self) -> None:
         self.truncating_to, self.truncating_start = NEVER, None
 
+    def restored_at(self, offset: int) -> None:
+        """The log begins at `offset`, and all before that is in remote storage."""
+        self.recovery_point = offset
+
     # What checkpoints say
 
     def recovery_point_to_write(self, end_offset: int) -> int:

@@ -25,6 +25,9 @@ PARTITION_METADATA = "partition.metadata"
 # This file exists while batches are removed from the end of a log. If the process is killed meanwhile, page cache and disk
 # differ; by this file the next process knows that it must bring the end of the log to the disk before it appends.
 TRUNCATION = "truncation-in-progress"
+# This file exists while a log takes over what remote storage has. Recovery empties a log that has it: its batches, epochs and producer states
+# may be of two histories.
+RESTORATION = "restoration-in-progress"
 DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
 NAME_BYTES_MAX = 255
 _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")

@@ -1,16 +1,22 @@
-"""Truncation: a follower removes the end of its log where it diverges from the leader's (KIP-101), or all of it."""
+"""Truncation: a follower removes the end of its log where it diverges from the leader's (KIP-101), or all of it.
+
+A follower whose log ends before its leader's local start begins behind what remote storage has (KIP-405): `restore_and_start_at`.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
+from ottla.storage.epochs import NO_EPOCH
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import replay, retention
 from ottla.storage.log.durability import NO_GAP
 from ottla.storage.log.log import Log
-from ottla.storage.log.partition_dir import TRUNCATION
+from ottla.storage.log.partition_dir import RESTORATION, TRUNCATION
 from ottla.storage.producers.producer_snapshots import Decoded
+from ottla.storage.producers.producer_states import ProducerState
 from ottla.storage.segment.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -80,19 +86,70 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         log.fail(failure)
         raise
     try:
-        gone = list(log.segments)
-        log.snapshots.forget(lambda taken: True)
-        # Deleted first: the new segment may have the base offset, and so the name, of one of them.
-        log.partition_dir.delete(gone[::-1])
-        fresh = log.room.new_segment(offset, 0, allocate=False)
-        log.segments.replace([fresh])
+        _empty(log, offset, start)
         log.files.remove(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise
+    log.durability.end_truncation()
+    log.room.on_new_active()
+
+
+def _empty(log: Log, offset: int, start: int) -> None:
+    log.snapshots.forget(lambda taken: True)
+    # Deleted first: the new segment may have the base offset, and so the name, of one of them.
+    log.partition_dir.delete(list(log.segments)[::-1])
+    fresh = log.room.new_segment(offset, 0, allocate=False)
+    log.segments.replace([fresh])
     log.producers.clear()
     log.restart_at(offset, start)
     log.durability.set_gap(NO_GAP)
+
+
+class Restored(NamedTuple):
+    """What remote storage has of a log at the end of a segment: the next offset, and the epochs and producer states before it."""
+
+    offset: int
+    epochs: list[tuple[int, int]]
+    producers: list[ProducerState]
+
+
+def restore_and_start_at(log: Log, restored: Restored, log_start_offset: int) -> None:
+    """Remove all batches; the next append starts behind what was restored, and the log at `log_start_offset`.
+
+    All of it is on the disk when this returns, or nothing: a crash in between empties the log (RESTORATION).
+    """
+    log.partition_dir.check_usable()
+    offset, marker = restored.offset, f"{log.directory}/{RESTORATION}"
+    assert log_start_offset <= offset
+    logger.info("Restoring %s-%d from remote storage and starting at offset %d", log.topic, log.partition, offset)
+    try:
+        if not log.partition_dir.exists:
+            log.room.create_files()
+        _begin_truncation(log, offset, log_start_offset)
+        log.files.create(marker)
+        log.files.sync_dir(log.directory)
+    except StorageFailure as failure:
+        log.durability.end_truncation()
+        log.fail(failure)
+        raise
+    try:
+        _empty(log, offset, log_start_offset)
+        log.epochs.replace(restored.epochs, restored.epochs[-1][0] if restored.epochs else NO_EPOCH)
+        log.epochs.truncate_from_start(log_start_offset)
+        log.epochs.flush()
+        log.producers.load(restored.producers)
+        log.snapshots.take(offset, log.segments.bases, offset, at_once=True)
+        log.snapshots.sync(offset)
+        log.files.sync_dir(log.directory)
+        log.files.remove(marker)
+        log.files.sync_dir(
+            log.directory
+        )  # otherwise a power loss could bring it back, and take what is appended from now on
+    except StorageFailure as failure:
+        log.fail(failure.for_good())
+        raise
+    log.durability.restored_at(offset)
     log.durability.end_truncation()
     log.room.on_new_active()
 

@@ -82,6 +82,21 @@ def test_a_replica_that_has_ended_gives_way_to_the_one_that_is_there_now(partiti
     assert asked.replica is again
 
 
+def test_a_follower_below_the_local_start_is_sent_to_remote_storage_with_the_offsets_of_the_log(
+    partition: Partition, log: Log
+) -> None:
+    """Kafka's followers take over the log start of this answer. A consumer would not know the error."""
+    append(partition, 8)
+    log.advance_high_watermark(8)
+    delete_records(log, 2)
+    log.local_start_at(6)
+    moved = fetched(partition, fetching(4), FOLLOWER, 1)
+    assert moved.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert (moved.log_start_offset, moved.high_watermark, bytes(moved.records or b"")) == (2, 8, b"")
+    assert fetched(partition, fetching(6), FOLLOWER, 1).records
+    assert fetched(partition, fetching(1), FOLLOWER, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 @pytest.mark.parametrize(("replica_id", "is_held_back"), [(FOLLOWER, False), (OTHER, True)])
 def test_a_throttle_holds_back_only_replicas_outside_of_the_isr(
     partition: Partition, log: Log, replica_id: int, is_held_back: bool
