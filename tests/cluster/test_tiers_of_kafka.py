@@ -18,7 +18,18 @@ from ottla.testing.cluster import METADATA_VERSION
 from ottla.testing.connection import ClusterConnection
 from tests.broker.conftest import eventually
 from tests.cluster.test_mixed import OF_BOTH
-from tests.cluster.test_tiers import COUNT, VALUE, create, local_start, numbers, offset, segments, tiered_cluster, write
+from tests.cluster.test_tiers import (
+    COUNT,
+    VALUE,
+    create,
+    local_start,
+    numbers,
+    offset,
+    replicas_of,
+    segments,
+    tiered_cluster,
+    write,
+)
 from tests.needs import needs_apache_kafka
 from tools.apache_kafka import TOOLS, java_command, run_tool
 from tools.apache_kafka.jars import tiers_classpath
@@ -141,3 +152,22 @@ def test_each_goes_on_with_what_the_other_stored(tmp_path: Path) -> None:
         ).stdout
         assert "DELETE_SEGMENT_FINISHED" in dumped
         assert "Failed" not in dumped and "could not" not in dumped.lower(), dumped[-2000:]
+
+
+def test_each_is_a_new_replica_of_the_others_log(tmp_path: Path) -> None:
+    """Of a log whose beginning only the store has: the new one is in sync without it, and then leads alone."""
+    with tiered_cluster(3, tmp_path, **OF_BOTH) as cluster:
+        create(cluster, "moved")
+        replicas_of(cluster, "moved", 1)
+        write(cluster, "moved", 0, COUNT)
+        eventually(lambda: len(segments(cluster, "moved", 1)) == 1, "the active segment alone is here", 60)
+        cluster.stop(3)
+        with apache_kafka(cluster, tmp_path, 3):
+            for old, new, count in ((1, 3, COUNT), (3, 2, 2 * COUNT)):
+                replicas_of(cluster, "moved", old, new)
+                assert local_start(cluster, "moved", new) >= local_start(cluster, "moved", old) > count - COUNT // 2
+                replicas_of(cluster, "moved", new)
+                assert numbers(cluster, "moved", count) == list(range(count))
+                write(cluster, "moved", count, COUNT)
+                eventually(lambda new=new: len(segments(cluster, "moved", new)) == 1, "the new leader copies on", 90)
+                assert numbers(cluster, "moved", count + COUNT) == list(range(count + COUNT))
