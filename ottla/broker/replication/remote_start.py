@@ -43,7 +43,7 @@ RETRY_MS = 1_000
 
 
 class RemoteStates(Protocol):
-    """What remote storage has of logs, where it is on (broker/tiers/remote_states.py)."""
+    """The states of logs at the ends of their remote segments, where remote storage is on (broker/tiers/remote_states.py)."""
 
     @property
     def from_last_tiered(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a follower takes over from the store: the leader epochs and producer states at the end of a remote segment (KIP-405)."""
+"""Leader epochs and producer states at the ends of remote segments, which followers take over from the store (KIP-405)."""
 
 from __future__ import annotations
 

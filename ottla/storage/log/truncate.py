@@ -107,7 +107,7 @@ def _empty(log: Log, offset: int, start: int) -> None:
 
 
 class Restored(NamedTuple):
-    """What remote storage has of a log at the end of a segment: the next offset, and the epochs and producer states before it."""
+    """The state of a log at the end of a remote segment: the next offset, and the epochs and producer states before it."""
 
     offset: int
     epochs: list[tuple[int, int]]

@@ -83,7 +83,8 @@ def states_of(store: MemoryStore, copies: Sequence[RemoteSegment] | None) -> tup
 
     driver: Any = SimpleNamespace(segments_of=lambda _: segments, store=opened, look=lambda: rounds.append("soon"))
     configs: Any = {FROM_LAST_TIERED: False, FOLLOWERS: 2, CALL_TIMEOUT: 1_000}
-    return StoredStates(SimpleNamespace(workers=AtOnce()), configs, driver), rounds  # type: ignore[arg-type]
+    world: Any = SimpleNamespace(workers=AtOnce())
+    return StoredStates(world, configs, driver), rounds
 
 
 PARTITION: Any = SimpleNamespace(topic=PLACE.topic, topic_id=PLACE.topic_id, index=PLACE.partition)
