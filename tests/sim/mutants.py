@@ -201,9 +201,11 @@ def lose_producers(log: Log, decoded: object = None) -> None:
     log.producers.clear()
 
 
-def own_high_watermark(self: Partition, records: Any, high_watermark: int, start: int, now_ms: int) -> None:
+def own_high_watermark(
+    self: Partition, records: Any, high_watermark: int, start: int, now_ms: int, *, may_wait: bool = True
+) -> None:
     """A follower takes its own end for committed."""
-    _append_as_follower(self, records, 1 << 60, start, now_ms)
+    _append_as_follower(self, records, 1 << 60, start, now_ms, may_wait=may_wait)
 
 
 def answered_at_once(self: Any, response: Any, on_error: Any) -> Any:

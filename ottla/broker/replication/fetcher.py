@@ -39,7 +39,7 @@ from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
 from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
-from ottla.protocol.work import DiskJob
+from ottla.protocol.work import DiskJob, TooLong
 from ottla.server.clock import TimerHandle
 from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.network.wire import ChannelClosed
@@ -122,8 +122,7 @@ class LeaderFetcher:
         if self._closed or self._connecting:
             return
         session = self.session
-        next_ms = session.resume(self._world.clock.mono_ms())
-        if next_ms >= 0:
+        if session.has_delayed and (next_ms := session.resume(self._world.clock.mono_ms())) >= 0:
             self._schedule(max(1, next_ms - self._world.clock.mono_ms()))
         may_send = not self._in_flight or (session.has_news and self._in_flight < IN_FLIGHT_MAX)
         if not may_send or not (session.followed or session.is_open):
@@ -235,7 +234,7 @@ class LeaderFetcher:
         """
         if protocol is not self.link.protocol:
             return  # lost since the turn before
-        turn_ends_ms = self._world.clock.mono_ms() + TURN_MS
+        turn_ends_ms = self._world.clock.mono_ms() + TURN_MS if len(responses) > 1 else 0
         try:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
@@ -245,13 +244,12 @@ class LeaderFetcher:
                     return
                 key = (topic_id, data.partition_index)
                 followed = self.session.asked(key, number)
-                if followed is None:
-                    continue
-                if i >= ready and data.records and self._disk_job(followed, data) is not None:
-                    left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
-                    self._world.spawn(self._run_disk_jobs(protocol, number, left), f"logs for {self.leader_id}")
-                    return
-                self._handle_partition(key, followed, data)
+                if followed is not None:
+                    self._handle_partition(key, followed, data, may_wait=i < ready)
+        except TooLong:
+            left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
+            self._world.spawn(self._run_disk_jobs(protocol, number, left), f"logs for {self.leader_id}")
+            return
         except Exception:
             # A mistake of ours in one response must not end replication for good.
             log.exception("An answer of broker %d could not be handled", self.leader_id)
@@ -281,7 +279,8 @@ class LeaderFetcher:
         await asyncio.gather(*(self._world.workers.on_disk(job.directory, Priority.ROLL, job.run) for job in jobs))
         self._handle(protocol, number, responses, ready)
 
-    def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
+    def _handle_partition(self, key: Key, followed: Followed, data: PartitionData, *, may_wait: bool) -> None:
+        """Raise TooLong, and change nothing, if the log needs the disk first and `may_wait` is False."""
         partition, sent = followed.partition, followed.sent
         own_log = partition.log
         if (
@@ -299,23 +298,24 @@ class LeaderFetcher:
             elif data.diverging_epoch.epoch >= 0:
                 self._truncate(key, partition, own_log, data.diverging_epoch)
             else:
+                records = cast("bytes | memoryview", data.records or b"")
+                now_ms = self._world.clock.wall_ms()
                 partition.append_as_follower(
-                    cast("bytes | memoryview", data.records or b""),
-                    data.high_watermark,
-                    data.log_start_offset,
-                    self._world.clock.wall_ms(),
+                    records, data.high_watermark, data.log_start_offset, now_ms, may_wait=may_wait
                 )
-                pause_ms = throttled_ms(partition, len(data.records or b""))
-                if self._flush_first(partition):
+                pause_ms = 0 if partition.follower_throttle is None else throttled_ms(partition, len(records))
+                if partition.flush_messages == EVERY_RECORD and self._flush_first(partition):
                     pass
                 elif pause_ms:
                     self._delay(key, pause_ms)
                     self._schedule(pause_ms)
-                elif data.records or own_log.log_start_offset != sent.log_start_offset:
+                elif records or own_log.log_start_offset != sent.log_start_offset:
                     self.session.changed(key)
         except (KafkaError, StorageFailure, UnexpectedAppendOffset) as failure:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
+        except TooLong:
+            raise
         except Exception:
             # A bug, such as a truncation that would cut what is acknowledged, must not keep the other partitions from their leader.
             log.exception("An answer of broker %d for %s could not be handled", self.leader_id, partition)

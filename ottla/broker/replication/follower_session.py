@@ -203,6 +203,10 @@ class FollowerSession:
                 self._changed[key] = None
 
     @property
+    def has_delayed(self) -> bool:
+        return bool(self._delayed)
+
+    @property
     def is_open(self) -> bool:
         return self.session_id != INVALID_SESSION_ID
 
@@ -238,9 +242,8 @@ class FollowerSession:
         log = followed.partition.log
         if log is None:
             return None
-        position = Position(
-            log.log_end_offset, log.epochs.latest, followed.partition.leader_epoch, log.log_start_offset
-        )
+        place = log.log_end_offset, log.epochs.latest, followed.partition.leader_epoch, log.log_start_offset
+        position = tuple.__new__(Position, place)
         if position == followed.sent:
             return None
         self.number += 1

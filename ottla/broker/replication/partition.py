@@ -363,17 +363,17 @@ class Partition:
     # -- Following ---------------------------------------------------------------------------------------------------
 
     def append_as_follower(
-        self, records: bytes | memoryview, high_watermark: int, leader_log_start_offset: int, now_ms: int
+        self, records: bytes | memoryview, high_watermark: int, leader_start: int, now_ms: int, *, may_wait: bool = True
     ) -> None:
-        """Take the leader's response to a fetch of this log's end offset."""
+        """Take the leader's response to a fetch of this log's end offset. TooLong: it may not wait for the disk, see `append_trusted`."""
         log = self.log
         assert log is not None and not self.is_leader
         if records:
-            append_trusted(log, records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.REPLICATION)
+            append_trusted(log, records, self.leader_epoch, now_ms, Origin.REPLICATION, may_wait=may_wait)
         self._acknowledged_end = log.log_end_offset
         raised = log.advance_high_watermark(high_watermark)
-        if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
-            advance_log_start_offset(log, leader_log_start_offset)
+        if log.log_start_offset < leader_start <= log.high_watermark:
+            advance_log_start_offset(log, leader_start)
         if raised:
             self.watchers.watermark_raised()
 

@@ -260,25 +260,33 @@ def batch_size(buf: Buffer, pos: int, end: int) -> int | None:
     return size if size <= end - pos else None
 
 
-def check_batch(buf: memoryview, pos: int, end: int) -> Header:
-    """Return the header of the batch at `pos`; raise CORRUPT_MESSAGE if the batch is partial or its CRC is wrong.
+def complete_batch(buf: memoryview, pos: int, end: int) -> Header | None:
+    """Return the header of the batch at `pos`, or None if it is partial; raise CORRUPT_MESSAGE if its CRC is wrong, or it is none.
 
     It checks bytes that a broker already accepted: in recovery, replication and raft.
     """
-    size = batch_size(buf, pos, end)
-    if size is None:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos} is cut short at byte {end}")
-    return check_sized(buf, pos, size)
-
-
-def check_sized(buf: memoryview, pos: int, size: int) -> Header:
-    """Return the header of the batch at `pos`, whose size `batch_size` has found; raise CORRUPT_MESSAGE if its CRC is wrong."""
+    if end - pos < HEADER_BYTES:
+        batch_size(buf, pos, end)  # raises if no batch can start there
+        return None
     header: Header = HEADER.unpack_from(buf, pos)
-    found = crc32c(buf[pos + ATTRIBUTES_AT : pos + size])
-    if found != header[CRC]:
+    _, length, _, magic, crc, _, _, _, _, _, _, _, _ = header
+    stop = pos + length + LOG_OVERHEAD_BYTES
+    if magic != MAGIC or length < BATCH_LENGTH_MIN or stop > end:
+        batch_size(buf, pos, end)
+        return None
+    found = crc32c(buf[pos + ATTRIBUTES_AT : stop])
+    if found != crc:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos}: crc is {header[CRC]:#x}, contents give {found:#x}"
+            ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos}: crc is {crc:#x}, contents give {found:#x}"
         )
+    return header
+
+
+def check_batch(buf: memoryview, pos: int, end: int) -> Header:
+    """Return the header of the batch at `pos`; raise CORRUPT_MESSAGE if the batch is partial or its CRC is wrong."""
+    header = complete_batch(buf, pos, end)
+    if header is None:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos} is cut short at byte {end}")
     return header
 
 

@@ -149,7 +149,7 @@ class ChannelProtocol(FrameProtocol):
         deadline_ms = self._world.clock.mono_ms() + timeout_ms
         if self._timer is None or deadline_ms < self._timer_ms:
             self._arm(deadline_ms)
-        return Waiter(answered, timeout_ms, deadline_ms, read)
+        return tuple.__new__(Waiter, (answered, timeout_ms, deadline_ms, read))
 
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from ottla.protocol.primitives import Pieces
@@ -55,10 +56,9 @@ class Connection(FrameProtocol):
         self._out: Pieces = []
         self._held_bytes = self._out_bytes = self._paused = self._pauses = self._muted_until_ns = 0
         #: Whether responses wait for those of the other requests in a read, and whether its first has come to the fast path already.
-        self._serving = self._has_missed = False
+        self._serving = self._has_missed = self.closed = False
         self._muted: TimerHandle | None = None
         self._close_callbacks: list[Callable[[], None]] = []
-        self.closed = False
         self.principal: Principal = ANONYMOUS
         self.login: Renewable | None = None
         self.request_bytes_max = listener.limits.request_bytes_max
@@ -201,10 +201,10 @@ class Connection(FrameProtocol):
         dispatcher, fast_path, inbox = self._dispatcher, self.fast_path, self._inbox.data
         self.stamp_ns = began_ns = dispatcher.mono_ns()
         self.listener.bytes_in += nbytes
+        is_begin = not (self._start or self._paused) and self._large is None
         if (
             fast_path is not None
-            and not (self._start or self._paused)
-            and self._large is None
+            and is_begin
             and nbytes - 4 == read_size(inbox, 0)[0] <= self.request_bytes_max
             and dispatcher.turn.left_ns > 0
         ):
@@ -216,7 +216,13 @@ class Connection(FrameProtocol):
             self._has_missed = True
         self._serving = True
         try:
-            FrameProtocol.buffer_updated(self, nbytes)
+            if is_begin:
+                pos = self.serve(inbox, 0, nbytes)
+                if pos != nbytes:
+                    self._keep(inbox, pos, nbytes)
+                self.served()
+            else:
+                FrameProtocol.buffer_updated(self, nbytes)
         finally:
             self._serving = False
 
@@ -273,8 +279,7 @@ class Connection(FrameProtocol):
         self._go_on(Reason.TURN)
 
     def served(self) -> None:
-        if self._out:
-            self.flush()
+        self.flush()
 
     def _stop(self, reason: int) -> None:
         """Stop reading and serving until each reason for it has been removed."""
@@ -307,12 +312,8 @@ class Connection(FrameProtocol):
         if self._muted is not None:
             self._muted.cancel()
         self._muted_until_ns = until_ns
-        self._muted = clock.call_later(wait_ms, self._unmute)
+        self._muted = clock.call_later(wait_ms, partial(self._go_on, Reason.THROTTLED))
         self._stop(Reason.THROTTLED)
-
-    def _unmute(self) -> None:
-        self._muted = None
-        self._go_on(Reason.THROTTLED)
 
     # Replies
 
@@ -371,9 +372,8 @@ class Connection(FrameProtocol):
         out, nbytes = self._out, self._out_bytes
         if not out or self.closed:
             return
-        self._out_bytes = 0
+        self._out, self._out_bytes = [], 0
         self.listener.bytes_out += nbytes
-        self._out = []
         write_pieces(self.transport, out, nbytes)
 
     @property

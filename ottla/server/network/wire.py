@@ -125,7 +125,7 @@ class ClientWire(Generic[T]):
     def sent(self, api: Api, version: int, waiter: T) -> int:
         """Count a request as in flight. Return its correlation id."""
         self._last_correlation_id = correlation_id = self._last_correlation_id + 1 & 0x7FFF_FFFF
-        self.in_flight.append(SentRequest(api, version, correlation_id, waiter))
+        self.in_flight.append(tuple.__new__(SentRequest, (api, version, correlation_id, waiter)))
         return correlation_id
 
     def request(self, client_id: str | None, request: object, api: Api, version: int, waiter: T) -> Pieces:

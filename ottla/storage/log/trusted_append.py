@@ -23,12 +23,12 @@ from ottla.protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
     Header,
-    batch_size,
     check_batch,
-    check_sized,
+    complete_batch,
 )
 from ottla.protocol.records.control import EndTxnMarker
 from ottla.protocol.records.validate import restamp
+from ottla.protocol.work import TooLong
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import truncate
 from ottla.storage.log.log import Appended, Log
@@ -47,18 +47,21 @@ def append_trusted(
     now_ms: int,
     origin: Origin,
     transaction_version: int = 0,
+    *,
+    may_wait: bool = True,
 ) -> Appended:
     """Append batches of a leader or of a coordinator; `Origin` lists the checks and the assigned fields.
 
     Raises:
         KafkaError: the batches are invalid; nothing has changed.
+        TooLong: a leader's batches may not wait for the disk, and there is a `disk_job`; nothing has changed.
         StorageFailure: the disk failed (`DiskFull`: a later append may succeed); nothing has changed.
         UnexpectedAppendOffset: the replicated batches do not continue this log.
     """
     view = memoryview(records)
     if origin is Origin.COORDINATOR:
         return _append_own(log, view, leader_epoch, now_ms, transaction_version)
-    return _append_as_is(log, view, now_ms, origin)
+    return _append_as_is(log, view, now_ms, origin, may_wait)
 
 
 def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
@@ -114,26 +117,29 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     return Appended(first, last, append_time, log.log_start_offset)
 
 
-def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
+def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin, may_wait: bool) -> Appended:
     expected = log.log_end_offset
     if log.local_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
-    headers, total = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
+    headers, total, max_timestamp, has_producers = _read_headers(
+        view, origin, expected, log.epochs.epoch_of(expected - 1)
+    )
     if not headers:
         return Appended(log.log_end_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
     if expected < log.log_end_offset:
         truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
+        may_wait = True  # the log has changed
     first, last = headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
     if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
         # Kafka rejects such a record set; appending its batches one by one has the same result without an error.
         start = 0
         for header in headers:
             end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
-            _write(log, view[start:end], [header], now_ms)
-            start = end
+            _write(log, view[start:end], [header], header[MAX_TIMESTAMP], now_ms, has_producers, may_wait)
+            start, may_wait = end, True
     else:
-        _write(log, view[:total], headers, now_ms)
-    return Appended(first, last, NO_TIMESTAMP, log.log_start_offset)
+        _write(log, view[:total], headers, max_timestamp, now_ms, has_producers, may_wait)
+    return tuple.__new__(Appended, (first, last, NO_TIMESTAMP, log.log_start_offset, False))
 
 
 def _offset_around(start: int, view: memoryview) -> int:
@@ -142,28 +148,26 @@ def _offset_around(start: int, view: memoryview) -> int:
     The first records of that batch were deleted, and the log appends the complete batch, as Kafka does. Otherwise a follower
     that lost the batch in a crash, but not the log start offset, would fetch it for ever.
     """
-    size = batch_size(view, 0, len(view))
-    if size is None:
+    header = complete_batch(view, 0, len(view))
+    if header is None:
         return start
-    header = check_batch(view, 0, size)
     base = header[BASE_OFFSET]
     return base if 0 <= base < start <= base + header[LAST_OFFSET_DELTA] else start
 
 
-def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> tuple[list[Header], int]:
-    """Return the headers of the complete batches in `view`, and their bytes; a partial one at the end is left out.
+def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> tuple[list[Header], int, int, bool]:
+    """Return the headers of the complete batches in `view`, and of them all: their bytes, largest timestamp, whether one has a producer.
 
-    They follow offset `expected` - 1, whose batch has leader epoch `epoch`. Epochs in a log never decrease: recovery would end the
-    log there.
+    A partial batch at the end is left out. They follow offset `expected` - 1, whose batch has leader epoch `epoch`. Epochs in a log never
+    decrease: recovery would end the log there.
     """
     headers: list[Header] = []
-    position, end = 0, len(view)
+    position, end, largest, has_producers = 0, len(view), NO_TIMESTAMP, False
     while position < end:
-        size = batch_size(view, position, end)
-        if size is None:
+        header = complete_batch(view, position, end)
+        if header is None:
             break
-        header = check_sized(view, position, size)
-        base, delta, leader_epoch = header[BASE_OFFSET], header[LAST_OFFSET_DELTA], header[PARTITION_LEADER_EPOCH]
+        base, length, leader_epoch, _, _, attributes, delta, _, max_timestamp, producer_id, _, _, count = header
         if delta < 0 or base + delta >= OFFSET_MAX:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
         if base < expected or (origin is Origin.RAFT and base != expected):
@@ -171,35 +175,43 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
         if leader_epoch < epoch:
             reason = f"batch at offset {base} is of leader epoch {leader_epoch}, and the one before it of {epoch}"
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
-        epoch = leader_epoch
-        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
-            # A malformed marker must be rejected before it is in the log.
-            read_marker(BatchView(view[position : position + size]))
-        expected = base + delta + 1
+        epoch, expected = leader_epoch, base + delta + 1
+        following = position + length + LOG_OVERHEAD_BYTES
+        if producer_id >= 0:
+            has_producers = True
+            if attributes & CONTROL_BIT and count > 0:
+                # A malformed marker must be rejected before it is in the log.
+                read_marker(BatchView(view[position:following]))
+        if max_timestamp > largest:
+            largest = max_timestamp
         headers.append(header)
-        position += size
-    return headers, position
+        position = following
+    return headers, position, largest, has_producers
 
 
-def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
-    last = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
-    max_timestamp = max([header[MAX_TIMESTAMP] for header in headers])
-    segment = log.segments.active
-    if not log.room.has_room(len(view), last, max_timestamp, now_ms):
-        segment = log.room.make_room(
-            len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms, log.log_end_offset
-        )
-    aborts = start = 0
-    for header in headers:
-        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
-            aborts += not read_marker(BatchView(view[start : start + header[LENGTH] + LOG_OVERHEAD_BYTES]))[0].committed
-        start += header[LENGTH] + LOG_OVERHEAD_BYTES
-    if aborts:
+def _write(
+    log: Log,
+    view: memoryview,
+    headers: list[Header],
+    max_timestamp: int,
+    now_ms: int,
+    has_producers: bool,
+    may_wait: bool,
+) -> None:
+    size, first, last = len(view), headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    segment, room = log.segments.active, log.room
+    if not room.has_room(size, last, max_timestamp, now_ms):
+        if not may_wait and room.disk_job(size, last, max_timestamp, now_ms) is not None:
+            raise TooLong
+        segment = room.make_room(size, first, last, max_timestamp, now_ms, log.log_end_offset)
+    if has_producers and (aborts := _aborts(view, headers)):
         _make_room_for_aborts(log, segment, aborts)
-    for header in headers:
-        epoch = header[PARTITION_LEADER_EPOCH]
-        if epoch != log.epochs.latest and epoch >= 0:
-            log.epochs.assign(epoch, header[BASE_OFFSET])  # drops an epoch that began here without a batch
+    latest = log.epochs.latest
+    if not headers[0][PARTITION_LEADER_EPOCH] == latest == headers[-1][PARTITION_LEADER_EPOCH]:
+        for header in headers:
+            epoch = header[PARTITION_LEADER_EPOCH]
+            if epoch != log.epochs.latest and epoch >= 0:
+                log.epochs.assign(epoch, header[BASE_OFFSET])  # drops an epoch that began here without a batch
     position = segment.file.size
     try:
         segment.append_all(view, headers)
@@ -207,14 +219,26 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         log.fail(failure)
         raise
     log.appended_to(last + 1)
-    start = position
-    for header in headers:
-        size = header[LENGTH] + LOG_OVERHEAD_BYTES
-        if header[PRODUCER_ID] >= 0:
-            _update_producers(log, segment, header, view[start - position : start - position + size])
-        start += size
+    if has_producers:
+        start = 0
+        for header in headers:
+            end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
+            if header[PRODUCER_ID] >= 0:
+                _update_producers(log, segment, header, view[start:end])
+            start = end
     if not position:
-        log.room.on_new_active()
+        room.on_new_active()
+
+
+def _aborts(view: memoryview, headers: list[Header]) -> int:
+    """Return how many of the batches are abort markers."""
+    aborts = start = 0
+    for header in headers:
+        end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
+        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
+            aborts += not read_marker(BatchView(view[start:end]))[0].committed
+        start = end
+    return aborts
 
 
 def _make_room_for_aborts(log: Log, segment: Segment, count: int) -> None:

@@ -12,10 +12,11 @@ from ottla.protocol.records.builder import Prepared
 from ottla.protocol.work import TooLong, Turn
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.log.log import Log
+from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.lookup import prepare_append
 from ottla.storage.log.room import FILES_AHEAD
 from ottla.storage.log.truncate import truncate_to, truncation_job
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_snapshots import decode
 from tests.storage.directories.test_logs import FILES, A, B, formatted, opened
@@ -83,6 +84,29 @@ def test_a_clients_first_record_makes_no_file_on_the_loop(tmp_path: Path) -> Non
     assert from_a_client(log, batch(), done) == 0
     assert not files.created
     assert from_a_client(log, batch(fill=1), Turn()) == 1, "the second one takes no detour"
+
+
+def test_a_follower_that_may_not_wait_for_the_disk_has_changed_nothing_and_goes_on_after_the_job(
+    tmp_path: Path,
+) -> None:
+    formatted(tmp_path)
+    log = opened(tmp_path).create("orders", 0, A, LogConfig())
+    files = log.partition_dir.files = Syncs()
+    first, second = (bytearray(batch(fill=fill)) for fill in range(2))
+    second[7] = 1  # its base offset
+
+    def follow(records: bytes) -> int:
+        return append_trusted(log, records, 0, NOW_MS, Origin.REPLICATION, may_wait=False).first_offset
+
+    with pytest.raises(TooLong):
+        follow(first)
+    assert not files.created and (log.log_end_offset, log.epochs.latest) == (0, -1)
+    job = log.room.disk_job(len(first), 0, NOW_MS, NOW_MS)
+    assert job is not None
+    job.run()
+    files.created.clear()
+    assert [follow(first), follow(second)] == [0, 1]
+    assert not files.created
 
 
 def test_the_first_record_of_a_topic_makes_the_files_of_its_next_partitions_too(tmp_path: Path) -> None:
