@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,13 +62,26 @@ def main() -> int:
     nodes = ("-m", "ottla", "dev", "--nodes", str(args.nodes), "--base-port", str(args.base_port), "--json", "--dir")
     try:
         with (
-            tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder,
+            scratch_folder() as folder,
             running((*nodes, folder), stop=signal.SIGINT, stdout=subprocess.PIPE) as cluster,
         ):
             return play(cluster, args, folder)
     except KeyboardInterrupt:
         print("make demo: ended by Ctrl-C; what there is so far is in", args.output, file=sys.stderr)
         return 130
+
+
+@contextmanager
+def scratch_folder() -> Iterator[str]:
+    """A folder for the time of the block. Nodes whose parent was killed end a moment after it, and write until then."""
+    folder = tempfile.mkdtemp(prefix="ottla-demo-")
+    try:
+        yield folder
+    finally:
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while os.path.exists(folder) and time.monotonic() < deadline:
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(POLL_SECONDS)
 
 
 @contextmanager

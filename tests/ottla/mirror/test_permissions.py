@@ -90,8 +90,8 @@ def test_the_permissions_of_the_page_are_enough_and_readers_of_the_source_may_re
     files = client_file(west, "mirror", IN_SOURCE, tmp_path), client_file(east, "mirror", IN_TARGET, tmp_path)
     done = run(pair, files, "--sync-group-offsets")
     assert done.code == 0, done.err
-    mirrored = re.findall(r"^(\d+) records .* mirrored", done.err, re.M)
-    assert mirrored in (["2"], ["3"]), done.err  # the third is a heartbeat, where the machine was slow
+    (mirrored,) = re.findall(r"^(\d+) records .* mirrored", done.err, re.M)
+    assert int(mirrored) >= 2, done.err  # and a heartbeat for each second that it took
     assert not [line for line in done.err.splitlines() if "authorized" in line], done.err
     assert [record.value for record in east.records("west.orders")] == [b"1", b"2"]
     assert east._do(lambda cluster: committed_offsets(cluster, "readers"), WAIT_S_MAX) == {("west.orders", 0): 2}
