@@ -103,13 +103,12 @@ compat: $(VENV)/dev $(if $(filter readers,$(ARGS)),$(VENV)/readers $(VENV)/pipel
 	$(if $(ARGS),,$(PYTEST) -m compat --ignore tests/rules tests)
 	$(PY) -m tests.compat $(ARGS)
 
-MUTANTS := tests/ottla/web/test_mutants.py tests/broker/replication/test_mutants.py
 ifneq ($(filter --short,$(ARGS)),)
 # Some minutes: 60 kills, and all tests of accidents, of which `make test` leaves some out.
 chaos: export OTTLA_ACCIDENTS := 1
 chaos: $(VENV)/dev
 	$(PY) -m tests.chaos --cycles 60
-	$(PYTEST) -n 2 --dist loadfile tests/chaos $(MUTANTS)
+	$(PYTEST) -n 2 --dist loadfile tests/chaos
 	$(PYTEST) -n 2 --dist loadfile -m chaos --ignore tests/chaos --ignore tests/rules tests
 else
 # 2,000 kills and 500 power losses in all, with all seeds and as many records as the clients can write.
@@ -123,7 +122,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.token_keys
 	$(PY) -m tests.chaos.registry_kills
 	$(PYTEST) -m chaos --ignore tests/chaos --ignore tests/rules tests
-	$(PYTEST) --timeout 900 tests/chaos tests/sim $(MUTANTS) tests/controller/raft/test_simulation.py tests/ottla/tables/test_kills.py  # 100 seeds in place of 10 take longer than a test may in `make test`
+	$(PYTEST) --timeout 900 tests/chaos tests/sim tests/controller/raft/test_simulation.py  # 100 seeds in place of 10 take longer than a test may in `make test`
 	$(PY) -m tests.chaos.exactly_once
 	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run

@@ -35,9 +35,6 @@ settings.load_profile("ottla")
 BUSY_FOLDERS = ("pipeline", "fuzz", "sim")
 WAITING_FOLDERS = ("chaos", "plain", "cluster", "docker", "clients", "ottla", "deploy")
 
-#: Files of minutes in other folders: one that begins last keeps one processor busy while the other is idle.
-LONG_FILES = ("tests/ottla/web/test_mutants.py", "tests/broker/replication/test_mutants.py")
-
 #: The files of which the tests read and write with one Spark session.
 ONE_SPARK = {f"tests/pipeline/test_{name}.py" for name in ("connector", "source", "stages")}
 
@@ -79,9 +76,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for path in dict.fromkeys(item.path for item in items):
         files[path.relative_to(root).parts[0]].append(path)
     busy, waiting = ([path for name in names for path in files[name]] for names in (BUSY_FOLDERS, WAITING_FOLDERS))
-    long = [root.parent / name for name in LONG_FILES]
-    places = {
-        path: place
-        for place, path in enumerate(dict.fromkeys((*long, *chain.from_iterable(zip_longest(busy, waiting)))))
-    }
+    places = {path: place for place, path in enumerate(dict.fromkeys(chain.from_iterable(zip_longest(busy, waiting))))}
     items.sort(key=lambda item: places.get(item.path, len(places)))

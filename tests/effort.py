@@ -6,8 +6,9 @@ import os
 
 LONG = bool(os.environ.get("OTTLA_CHAOS"))
 SHORT = bool(os.environ.get("OTTLA_UNIT"))
-#: Why `make test` leaves a test out, by its mark. "chaos": accidents that others in `make test` are much like. "compat": what other programs
-#: and packages do, which changes with their releases: `make test` compares with what was written down of them.
+#: Why `make test` leaves a test out, by its mark. "chaos": accidents that others in `make test` are much like, sessions whose end is
+#: waited for, and tests of tests. "compat": what other programs and packages do, which changes with their releases: `make test` compares
+#: with what was written down of them.
 NOT_HERE = None if LONG or os.environ.get("OTTLA_ACCIDENTS") else "`make chaos` and `make chaos ARGS=--short` have it"
 ORACLE_ONLY = None if LONG or os.environ.get("OTTLA_COMPAT") else "`make compat` has it"
 LEFT_OUT = {"chaos": NOT_HERE, "compat": ORACLE_ONLY}

@@ -313,6 +313,7 @@ def test_quotas_outlive_a_restart(tmp_path: Path) -> None:
         stop_node(node)
 
 
+@pytest.mark.compat
 def test_stock_clients_keep_to_their_quotas_which_change_under_load(node: Node, quota: SetQuota) -> None:
     node.create("stock")
     quota(client_id="stock", producer_byte_rate=1_000_000)

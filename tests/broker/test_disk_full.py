@@ -157,6 +157,7 @@ def test_a_combined_node_outlives_a_full_disk_with_idle_time_and_an_abort(small_
         assert stop_node(node) == 0
 
 
+@pytest.mark.chaos
 def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
     """`produce` gave up "while looking for the leaders", and `cluster health` said "healthy"."""
     node = start_node(small_disk / "data")

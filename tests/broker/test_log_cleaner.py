@@ -138,6 +138,7 @@ def test_a_batch_that_cannot_be_cleaned_stops_its_partition_only(nodes: list[Nod
         assert len(values(wire, "bad", 1)) == 20 * 50
 
 
+@pytest.mark.chaos
 def test_kill_9_in_the_middle_of_a_pass_leaves_no_process_and_no_half_of_a_segment(
     nodes: list[Node], tmp_path: Path
 ) -> None:

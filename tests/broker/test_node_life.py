@@ -279,6 +279,7 @@ def test_idle_sockets_take_no_descriptor_from_the_files_and_keep_no_client_out(t
         assert stop_node(node) == 0
 
 
+@pytest.mark.chaos
 def test_a_crowd_that_came_while_a_full_node_was_stopped_takes_no_descriptor_from_the_files(tmp_path: Path) -> None:
     """The idle ones of before had had their time: each made way for another, faster than the loop closes sockets."""
     node = start_node(tmp_path, open_files=(128, 400))

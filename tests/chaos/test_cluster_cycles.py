@@ -5,6 +5,7 @@ import pytest
 from tests.chaos import cluster_cycles
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_leader_follower_or_controller_killed_six_times_lose_double_and_reorder_nothing_and_replicas_end_up_equal() -> (
     None

@@ -90,6 +90,7 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_with_room(tmp_p
         assert cluster.is_running(SMALL)
 
 
+@pytest.mark.chaos
 def test_a_leader_on_a_full_disk_refuses_to_write_goes_on_reading_and_takes_writes_again_with_room(
     tmp_path: Path,
 ) -> None:

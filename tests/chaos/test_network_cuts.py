@@ -68,6 +68,7 @@ def test_a_leader_cut_off_from_the_others_acknowledges_nothing_and_the_others_go
     assert there == {load.number}, "what only the cut-off leader had is in the log"
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("deaf", [False, True], ids=["what the leader sends is cut", "what the leader receives is cut"])
 def test_a_leader_cut_off_in_one_direction_loses_nothing_and_recovers(cluster: NamespaceCluster, deaf: bool) -> None:
     topic = f"one-way-{deaf}"
@@ -84,6 +85,7 @@ def test_a_leader_cut_off_in_one_direction_loses_nothing_and_recovers(cluster: N
     nothing_is_wrong(cluster, load, topic)
 
 
+@pytest.mark.chaos
 def test_a_controller_cut_off_from_the_others_is_replaced_and_decides_nothing_more(cluster: NamespaceCluster) -> None:
     load = loaded(cluster, "controller-cut")
     controller = cluster.controller()
@@ -104,6 +106,7 @@ def test_a_controller_cut_off_from_the_others_is_replaced_and_decides_nothing_mo
     nothing_is_wrong(cluster, load, "controller-cut")
 
 
+@pytest.mark.chaos
 def test_clients_cut_off_from_a_leader_that_its_followers_reach_wait_and_lose_nothing(
     cluster: NamespaceCluster,
 ) -> None:

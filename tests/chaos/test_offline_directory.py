@@ -45,6 +45,7 @@ def bring_back(directory: Path) -> None:
     directory.with_suffix(".gone").rename(directory)
 
 
+@pytest.mark.chaos
 def test_leaders_leave_a_failed_directory_the_other_serves_on_and_a_repaired_one_comes_back(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ TAIL, ASKED = 901, 902
 BATCHES, BATCH = 12, 10
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(240)
 def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongly_and_its_own_tail_is_cut() -> None:
     with Cluster(3, **SHORT_SESSIONS) as cluster:

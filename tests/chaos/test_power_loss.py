@@ -8,6 +8,7 @@ from tests.chaos.disks import needs_image_disks
 pytestmark = [pytest.mark.timeout(300), needs_image_disks]
 
 
+@pytest.mark.chaos
 def test_power_losses_of_one_node_at_a_time_lose_nothing_that_two_replicas_had() -> None:
     verdict = power_loss.run("minority", failures=2, seed=1)
     assert verdict.problems == []

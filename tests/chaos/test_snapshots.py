@@ -27,6 +27,7 @@ def test_forks_of_a_cluster_under_load_have_whole_transactions_and_all_that_was_
     assert all(0 < copied < count for copied in verdict.committed), "they are of the middle of the copying"
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(120)
 def test_a_replica_that_has_moved_since_the_time_is_where_it_was_with_its_records(tmp_path: Path) -> None:
     with Cluster(2) as cluster:

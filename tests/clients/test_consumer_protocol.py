@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
@@ -142,6 +143,7 @@ def test_a_topic_that_grows_is_assigned_again(bootstrap: str, topic: str) -> Non
     consumer.close()
 
 
+@pytest.mark.chaos
 def test_an_assignment_whose_response_came_too_late_is_sent_again() -> None:
     """librdkafka asks for no second one, and the members waited for the rebalance timeout, which is five minutes."""
     intervals = {f"group_consumer_{which}heartbeat_interval_ms": str(INTERVAL_MS) for which in ("", "min_")}
@@ -163,6 +165,7 @@ def test_an_assignment_whose_response_came_too_late_is_sent_again() -> None:
         second.close()
 
 
+@pytest.mark.chaos
 def test_the_group_goes_on_when_its_coordinator_is_killed() -> None:
     """Three nodes, three members; the node that coordinates the group is killed: no record is missed, and each has one owner."""
     topic = "orders"

@@ -66,6 +66,7 @@ async def test_a_token_logs_in_until_it_is_expired(sasl_node: SaslNode, mechanis
             await to.token(mechanism, made).request(MetadataRequest(topics=[]))
 
 
+@pytest.mark.chaos
 async def test_the_session_of_a_token_ends_with_the_token(sasl_node: SaslNode) -> None:
     async with channels(sasl_node.sasl) as to:
         made = await create(to.plain("alice"), LIFETIME_MS)

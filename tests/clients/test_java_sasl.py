@@ -63,6 +63,7 @@ def sessions(admin: str) -> list[int]:
     return [int(float(re.findall(rf'_{name}\w*{{listener="CLIENTS"}} (\S+)', text)[0])) for name in names]
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize(
     ("mechanism", "jaas"),
     [
@@ -78,6 +79,7 @@ def test_the_tools_log_in(node: SaslNode, tools: ToolSession, tmp_path: Path, me
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.compat
 def test_a_wrong_password_is_kafkas_error(node: SaslNode, tools: ToolSession, tmp_path: Path) -> None:
     config = properties(tmp_path, "SCRAM-SHA-256", f'{SCRAM} username="bob" password="planted-wrong";')
     done = tools.run("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", config, "--list")
@@ -87,6 +89,7 @@ def test_a_wrong_password_is_kafkas_error(node: SaslNode, tools: ToolSession, tm
     )
 
 
+@pytest.mark.compat
 def test_a_producer_goes_on_over_several_sessions_on_its_connections(
     node: SaslNode, admin: str, tools: ToolSession, tmp_path: Path
 ) -> None:
@@ -103,6 +106,7 @@ def test_a_producer_goes_on_over_several_sessions_on_its_connections(
     assert renewed >= 2 and ended <= 1, (renewed, ended)
 
 
+@pytest.mark.compat
 def test_a_token_of_the_tool_logs_in(node: SaslNode, tools: ToolSession, tmp_path: Path) -> None:
     config = properties(tmp_path, "PLAIN", f'{PLAIN} username="alice" password="planted-alice";')
     made = tools.run(

@@ -34,6 +34,7 @@ def produce(node: Node, topic: str, values: range, partitions: int = 2) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.compat
 def test_records_are_accepted_released_rejected_renewed_and_timed_out(node: Node) -> None:
     node.create("jobs")  # of one partition, which both consumers of the program are assigned
     with node.wire() as wire:

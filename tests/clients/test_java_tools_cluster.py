@@ -85,6 +85,7 @@ def table(text: str) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=False)) for row in rows]
 
 
+@pytest.mark.compat
 def test_the_quorum_is_described_with_its_three_voters(run: Run) -> None:
     status = dict(line.split(":", 1) for line in run("kafka-metadata-quorum", "describe", "--status").splitlines())
     assert status["LeaderId"].strip() in ("1", "2", "3")
@@ -96,6 +97,7 @@ def test_the_quorum_is_described_with_its_three_voters(run: Run) -> None:
     assert sorted(row["Status"] for row in rows) == ["Follower", "Follower", "Leader"]
 
 
+@pytest.mark.compat
 def test_features_are_described_and_changed_where_that_is_allowed(run: Run) -> None:
     def levels() -> dict[str, str]:
         lines = run("kafka-features", "describe").splitlines()
@@ -117,6 +119,7 @@ def test_features_are_described_and_changed_where_that_is_allowed(run: Run) -> N
     assert levels()["kraft.version"] == "0", "that was a dry run"
 
 
+@pytest.mark.compat
 def test_endpoints_and_versions_of_brokers_are_listed(run: Run, cluster: Cluster) -> None:
     rows = table(run("kafka-cluster", "list-endpoints"))
     assert {row["ID"]: (row["PORT"], row["STATE"]) for row in rows} == {
@@ -127,6 +130,7 @@ def test_endpoints_and_versions_of_brokers_are_listed(run: Run, cluster: Cluster
     assert versions.count("Fetch(1): 4 to 18 [usable: 18]") == 3
 
 
+@pytest.mark.compat
 def test_partitions_that_miss_a_replica_are_listed_while_a_broker_is_away(run: Run, cluster: Cluster) -> None:
     create(run, cluster, "watched", "--partitions", "3", "--replication-factor", "3",
         "--config", "min.insync.replicas=3")  # fmt: skip
@@ -145,6 +149,7 @@ def test_partitions_that_miss_a_replica_are_listed_while_a_broker_is_away(run: R
     eventually(lambda: lists["--under-replicated-partitions"]() == 0, "no partition to miss a replica")
 
 
+@pytest.mark.compat
 def test_a_partition_is_moved_with_a_throttle_and_the_throttle_is_taken_back(
     run: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -190,6 +195,7 @@ def test_a_partition_is_moved_with_a_throttle_and_the_throttle_is_taken_back(
     assert "Unknown broker id 9" in refused
 
 
+@pytest.mark.compat
 def test_a_move_that_a_throttle_holds_up_is_listed_and_cancelled(run: Run, cluster: Cluster, tmp_path: Path) -> None:
     create(run, cluster, "slow", "--replica-assignment", "1:2")
     run("kafka-producer-perf-test", "--topic", "slow", "--num-records", "1000", "--record-size", "1000", "--throughput", "-1",
@@ -207,6 +213,7 @@ def test_a_move_that_a_throttle_holds_up_is_listed_and_cancelled(run: Run, clust
     eventually(lambda: cluster.isr("slow") == {0: [1, 2]}, "the old replicas")
 
 
+@pytest.mark.compat
 def test_a_replica_is_moved_to_another_log_directory_under_a_throttle(
     run: Run, cluster: Cluster, directories: list[str], tmp_path: Path
 ) -> None:
@@ -244,6 +251,7 @@ def test_a_replica_is_moved_to_another_log_directory_under_a_throttle(
     assert offsets.split() == ["aside:0:1000"]
 
 
+@pytest.mark.compat
 def test_leaders_go_back_to_the_preferred_replicas(run: Run, cluster: Cluster) -> None:
     create(run, cluster, "elected", "--replica-assignment", "2:1")
     cluster.restart(2)
@@ -259,6 +267,7 @@ def test_leaders_go_back_to_the_preferred_replicas(run: Run, cluster: Cluster) -
     assert "UnknownTopicOrPartitionException" in unknown
 
 
+@pytest.mark.compat
 def test_log_directories_of_all_brokers_are_described(run: Run, cluster: Cluster) -> None:
     create(run, cluster, "dirs", "--replication-factor", "3")
 
@@ -276,6 +285,7 @@ def test_log_directories_of_all_brokers_are_described(run: Run, cluster: Cluster
     )
 
 
+@pytest.mark.compat
 def test_console_producer_and_consumer_go_on_while_a_broker_is_killed(run: Run, cluster: Cluster) -> None:
     create(run, cluster, "lines", "--replication-factor", "3", "--config", "min.insync.replicas=2")
     run(
@@ -304,6 +314,7 @@ def test_console_producer_and_consumer_go_on_while_a_broker_is_killed(run: Run, 
     assert [int(line) for line in [*first, *filter(None, rest)]] == list(range(100))
 
 
+@pytest.mark.compat
 def test_groups_are_described_at_once_when_a_broker_has_stopped(run: Run, cluster: Cluster) -> None:
     """The tool asks each broker that Metadata lists for its groups, and failed after 30 s at the one that was not there."""
     create(run, cluster, "read")
@@ -316,6 +327,7 @@ def test_groups_are_described_at_once_when_a_broker_has_stopped(run: Run, cluste
         cluster.start(3)
 
 
+@pytest.mark.compat
 def test_a_broker_that_is_gone_for_good_is_unregistered(run: Run, cluster: Cluster) -> None:
     assert "Broker ID 9 is not currently registered" in run("kafka-cluster", "unregister", "--id", "9", code=1)
     cluster.stop(3)
@@ -331,6 +343,7 @@ def test_a_broker_that_is_gone_for_good_is_unregistered(run: Run, cluster: Clust
     eventually(lambda: len(table(run("kafka-cluster", "list-endpoints"))) == 3, "the broker to be registered again")
 
 
+@pytest.mark.compat
 def test_the_metadata_log_and_a_snapshot_are_decoded(tools: ToolSession) -> None:
     """Last: the node is stopped, because a log that is written to is allocated ahead, and the tool stumbles over its end."""
     limits = {"metadata_log_max_record_bytes_between_snapshots": "5000"}
@@ -356,6 +369,7 @@ def test_the_metadata_log_and_a_snapshot_are_decoded(tools: ToolSession) -> None
         assert snapshot.count('"type":"REGISTER_BROKER_RECORD"') >= 1
 
 
+@pytest.mark.compat
 def test_controllers_are_added_and_removed_by_the_tool(tools: ToolSession, tmp_path: Path) -> None:
     with separate_roles(tmp_path, controllers=2, brokers=1, dynamic=True) as roles:
         one, two = roles.controllers.values()

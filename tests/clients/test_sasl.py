@@ -201,6 +201,7 @@ def test_an_expired_or_unsigned_token_or_one_for_others_is_refused(node: SaslNod
     assert token not in node.log.read_text()
 
 
+@pytest.mark.chaos
 async def test_the_session_of_a_token_ends_with_it(node: SaslNode, topic: str) -> None:
     """aiokafka does not re-authenticate: its connection is closed at the first request after the end, and it logs in again."""
     producer = aio_with(node, LIFETIME_SECONDS)

@@ -121,6 +121,7 @@ def test_transactions_in_quick_succession_over_three_brokers_are_never_refused(c
     assert sorted(read_committed(cluster, topic)) == sorted(expected)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("victim", "commit"),
     [
@@ -167,6 +168,7 @@ def test_every_replica_describes_the_producers_that_it_knows(cluster: Cluster, t
     transactor.end(commit=True)
 
 
+@pytest.mark.chaos
 def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_its_time_is_up(
     cluster: Cluster, topic: str
 ) -> None:
@@ -181,6 +183,7 @@ def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_
     assert read_committed(cluster, topic) == []
 
 
+@pytest.mark.chaos
 def test_librdkafka_commits_a_transaction_whose_coordinator_and_leaders_die_one_after_the_other(
     cluster: Cluster, topic: str
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_consumer_comes_and_goes(cluster: Cluster) -> None:
         assert " INFO " in wait_for(cluster, phrase)
 
 
+@pytest.mark.chaos
 def test_a_transaction_that_is_given_up_and_one_that_is_fenced(cluster: Cluster) -> None:
     create(cluster, "paid")
 
@@ -97,6 +98,7 @@ def test_a_transaction_that_is_given_up_and_one_that_is_fenced(cluster: Cluster)
         former.commit_transaction(30)
 
 
+@pytest.mark.chaos
 def test_a_follower_that_sleeps_and_wakes(cluster: Cluster) -> None:
     create(cluster, "replicated")
     leader = cluster.leaders("replicated")[0]

@@ -129,6 +129,7 @@ def judge(cluster: Cluster, writer: Writer) -> None:
 # -- An id in use ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.chaos
 def test_a_second_node_with_an_id_in_use_is_refused_and_the_first_does_not_notice(cluster: Cluster) -> None:
     writer = written(cluster, "orders")
     before = cluster.leaders("orders"), cluster.isr("orders")
@@ -140,6 +141,7 @@ def test_a_second_node_with_an_id_in_use_is_refused_and_the_first_does_not_notic
     judge(cluster, writer)
 
 
+@pytest.mark.chaos
 def test_a_silent_node_whose_id_was_taken_over_stops_when_it_wakes(own_cluster: Cluster) -> None:
     cluster = own_cluster
     writer = written(cluster, "taken")

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import jwt
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from cryptography.hazmat.primitives import serialization
@@ -116,6 +117,7 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.chaos
 def test_nodes_go_on_with_new_tokens_and_clients_log_in_with_their_own(tmp_path: Path) -> None:
     ports = free_ports(3)
     cluster = Cluster(directory=str(tmp_path / "cluster"), min_insync_replicas="3", **STEADY)

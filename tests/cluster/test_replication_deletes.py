@@ -78,6 +78,7 @@ def test_records_whose_deletion_was_answered_do_not_come_back_with_another_leade
     assert earliest(cluster, "cut") == 60
 
 
+@pytest.mark.chaos
 def test_a_deletion_that_a_live_follower_has_not_fetched_times_out_until_that_is_fenced(cluster: Cluster) -> None:
     create(cluster, "cut")
     writer = Writer(cluster, "cut")

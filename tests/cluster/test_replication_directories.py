@@ -85,6 +85,7 @@ def test_leadership_moves_away_from_a_directory_that_is_lost_and_stays_in_the_ot
     assert read(cluster, "lost", writer.sent) == list(range(writer.sent))
 
 
+@pytest.mark.chaos
 def test_a_replaced_disk_gets_its_replicas_again_and_they_may_lead(cluster: Cluster) -> None:
     create(cluster, "replaced", partitions=6)
     before = cluster.leaders("replaced")
@@ -102,6 +103,7 @@ def test_a_replaced_disk_gets_its_replicas_again_and_they_may_lead(cluster: Clus
     assert read(cluster, "replaced", writer.sent) == list(range(writer.sent))
 
 
+@pytest.mark.chaos
 def test_a_damaged_replica_does_not_lead_and_is_filled_again_once_it_was_removed(
     cluster: Cluster,
 ) -> None:

@@ -122,6 +122,7 @@ MEGABYTE = 1_000_000
 CHANGE = "PartitionChangeRecord"
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_throttled_move_keeps_its_rate_and_is_quick_once_the_throttle_is_gone(cluster: Cluster, side: str) -> None:
     place(cluster, "big", 1)

@@ -320,6 +320,7 @@ def test_what_a_slow_controller_has_taken_is_not_asked_again_when_heartbeats_are
         assert ErrorCode(answer.topics[0].error_code) == ErrorCode.NONE
 
 
+@pytest.mark.chaos
 def test_controllers_join_by_themselves_and_again_with_another_disk(tmp_path: Path) -> None:
     with separate_roles(tmp_path, brokers=1, dynamic=True) as roles:
         one, *others = roles.controllers.values()

@@ -215,6 +215,7 @@ def test_a_principal_may_do_what_its_acls_allow(secured: Secured) -> None:
     write(bob, "guarded", 3)
 
 
+@pytest.mark.chaos
 def test_a_client_and_the_nodes_outlive_their_sessions(secured: Secured) -> None:
     """Nothing that was acknowledged is lost, and no leader changes, while each connection is renewed several times."""
     secured.create("long")

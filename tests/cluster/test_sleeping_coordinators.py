@@ -38,6 +38,7 @@ def running() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.chaos
 def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next_one(
     cluster: Cluster, topic: str
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_request_that_waits_for_a_sleeping_coordinator_is_answered_in_its_own_
     assert read_committed(cluster, topic) == [b"x"]
 
 
+@pytest.mark.chaos
 def test_a_coordinator_that_slept_while_another_took_over_ends_nothing_a_second_time(
     cluster: Cluster, topic: str
 ) -> None:

@@ -197,6 +197,7 @@ def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(patient: C
     assert writer.longest_gap < WITHOUT_THE_HINT_SECONDS
 
 
+@pytest.mark.chaos
 def test_a_killed_leader_is_listed_for_a_while_though_it_leads_nothing_any_more(cluster: Cluster) -> None:
     """librdkafka forgets who leads now together with a broker that is not listed, and asks again up to a second later."""
     create(cluster, "listed")
@@ -214,6 +215,7 @@ def test_a_killed_leader_is_listed_for_a_while_though_it_leads_nothing_any_more(
     eventually(lambda: leader not in [b.node_id for b in cluster.metadata(["listed"]).brokers], "it to be left out", 30)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_a_broker_that_was_stopped_is_listed_no_more(cluster: Cluster, leads: bool) -> None:
     """A tool that asks each broker that is listed, as kafka-consumer-groups --all-groups does, waits 30 s for one that is not there."""

@@ -295,6 +295,7 @@ def test_certificates_are_rotated_node_by_node_under_load(secured: Secured) -> N
     assert secured.cluster.isr("load") and secured.cluster.wait_isr("load") < WAIT_S
 
 
+@pytest.mark.chaos
 def test_a_new_key_store_that_does_not_fit_is_refused_with_one_line_and_the_old_one_stays(secured: Secured) -> None:
     before = serial_number(secured.ports[0], secured)
     path = secured.directory / "node-1.pem"

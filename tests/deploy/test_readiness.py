@@ -44,6 +44,7 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
     clear(running)
 
 
+@pytest.mark.chaos
 def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back(cluster: Cluster) -> None:
     eventually(lambda: all(ready(cluster, node_id) for node_id in cluster.nodes), "all of three")
     cluster.kill(1)
@@ -56,6 +57,7 @@ def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back(
     eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "a quorum again")
 
 
+@pytest.mark.chaos
 def test_one_that_comes_back_is_ready_when_its_replicas_are_in_sync_again(cluster: Cluster) -> None:
     """An update of a StatefulSet stopped the next node while its replicas were behind: producers got NOT_ENOUGH_REPLICAS."""
     admin = AdminClient(cluster.client_settings)
@@ -74,6 +76,7 @@ def test_one_that_comes_back_is_ready_when_its_replicas_are_in_sync_again(cluste
     assert len(isrs) == 6 and all(3 in isr for isr in isrs), isrs
 
 
+@pytest.mark.chaos
 def test_one_that_is_cut_off_is_not_ready_and_the_others_are(cluster: Cluster) -> None:
     cluster.isolate(2)
     eventually(lambda: not ready(cluster, 2), "the one alone to see it")

@@ -137,6 +137,7 @@ def is_outside(address: str) -> bool:
 WITHOUT_NAMESPACES = ALL if not available() else [path for path in OURS if path.stem == "compose"]
 
 
+@pytest.mark.compat
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("path", WITHOUT_NAMESPACES, ids=name_of)
 def test_they_do_so_on_loopback_addresses_where_namespaces_cannot_be_made(path: Path, tmp_path: Path) -> None:
@@ -152,7 +153,9 @@ def test_they_do_so_on_loopback_addresses_where_namespaces_cannot_be_made(path: 
 
 @needs_namespaces
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("path", ALL, ids=name_of)
+@pytest.mark.parametrize(
+    "path", [*OURS, *(pytest.param(path, marks=pytest.mark.compat) for path in SEEDS)], ids=name_of
+)
 def test_clients_inside_and_outside_produce_and_consume(path: Path, tmp_path: Path) -> None:
     found, beside = services(path), services(path, beside=True)
     with NamespaceHarness([*found, *beside], tmp_path) as harness:

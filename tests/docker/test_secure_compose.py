@@ -27,6 +27,7 @@ def librdkafka(properties: dict[str, str], ca: Path) -> list[str]:
     return [f"{name}={value}" for name, value in settings.items()]
 
 
+@pytest.mark.compat
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", SECURE, ids=name_of)
 def test_clients_connect_with_the_properties_beside_the_file(path: Path, tmp_path: Path) -> None:

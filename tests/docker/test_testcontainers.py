@@ -90,6 +90,7 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
             process.wait()
 
 
+@pytest.mark.compat
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("boot", "waited_for", "kraft"),

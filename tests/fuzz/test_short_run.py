@@ -20,6 +20,7 @@ SEEDS = 10
 
 
 @pytest.mark.skipif(not engine.can_guide(), reason="there is no atheris for this platform or Python")
+@pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_nothing_that_clients_and_peers_send_or_that_may_be_on_the_disk_does_harm(tmp_path: Path) -> None:
     limits = ["--jobs", "1", "--count", str(EXECUTIONS), "--seed", str(SEED), "--seeds", str(SEEDS)]

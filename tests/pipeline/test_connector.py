@@ -109,6 +109,7 @@ def test_rows_and_order_are_those_of_the_jvm_source(spark: Any, node: Node) -> N
     )
 
 
+@pytest.mark.compat
 def test_a_compacted_topic_has_the_rows_that_are_left(spark: Any, node: Node) -> None:
     settings = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
     topic = node.topic(1, retention_ms="-1", **settings)
@@ -118,6 +119,7 @@ def test_a_compacted_topic_has_the_rows_that_are_left(spark: Any, node: Node) ->
     same(spark, node, subscribe=topic)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize(
     "limits",
     [
@@ -136,6 +138,7 @@ def test_a_range_is_given_as_to_the_jvm_source(spark: Any, node: Node, limits: d
     assert same(spark, node, subscribe=topic, **given)
 
 
+@pytest.mark.compat
 def test_topics_are_selected_by_pattern_and_partitions_by_assign(spark: Any, node: Node) -> None:
     first, second = node.topic(), node.topic()
     node.send(first, 3, partition=1)
@@ -245,6 +248,7 @@ def copy(spark: Any, node: Node, topics: tuple[str, str], folder: Path) -> None:
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
+@pytest.mark.chaos
 def test_a_stream_is_written_once_though_its_commit_is_killed(spark: Any, node: Node, tmp_path: Path) -> None:
     topics = node.topic(2), node.topic(2)
     node.send(topics[0], 20)

@@ -43,6 +43,7 @@ def kill_cluster(parts: list[psutil.Process]) -> None:
     cluster.kill()
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_nothing_is_left_of_a_demo_that_ends_early(tmp_path: Path, ending: str) -> None:

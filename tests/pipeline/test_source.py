@@ -42,6 +42,7 @@ def places(rows: list[Any]) -> list[tuple[int, int]]:
 # -- Which partitions ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compat
 def test_subscribe_pattern_and_assign_select_what_they_say(spark: Any, node: Node) -> None:
     first, second = node.topic(), node.topic()
     node.send(first, 3, partition=0)
@@ -75,6 +76,7 @@ def test_offsets_are_given_as_json_with_earliest_and_latest(spark: Any, node: No
     assert len(words) == 15
 
 
+@pytest.mark.compat
 def test_times_select_by_the_time_of_the_record(spark: Any, node: Node) -> None:
     topic = node.topic()
     for number, time_ms in enumerate((1_000, 2_000, 3_000, 4_000)):
@@ -87,6 +89,7 @@ def test_times_select_by_the_time_of_the_record(spark: Any, node: Node) -> None:
     assert places(read(spark, node, subscribe=topic, endingOffsetsByTimestamp=end)) == [(0, 0), (1, 0), (1, 1)]
 
 
+@pytest.mark.compat
 def test_a_stream_begins_at_the_configured_offsets(spark: Any, node: Node) -> None:
     """Without an option it begins at the end; by a time that no record has reached, as the strategy says."""
     topic = node.topic(1)
@@ -258,6 +261,7 @@ def test_lost_offsets_stop_a_stream_with_words_for_people(spark: Any, node: Node
     assert stream.offsets() == [*range(5)]
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("loss", LOSSES)
 def test_lost_offsets_are_passed_over_if_that_is_wanted(spark: Any, node: Node, loss: str) -> None:
     topic = node.topic(1)

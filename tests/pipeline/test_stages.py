@@ -70,6 +70,7 @@ def test_bronze_reads_with_the_connector_without_a_jar(spark: Any, node: Node, t
     assert values_of_bronze(config) == list(range(101))
 
 
+@pytest.mark.compat
 def test_spark_reads_and_writes_with_the_login_of_a_file_of_client_properties(spark: Any, tmp_path: Path) -> None:
     with Cluster(1, secure=True) as cluster:
         settings = (
@@ -92,6 +93,7 @@ def values_of_bronze(config: Config) -> list[int]:
     return sorted(int(row["value"]) for row in tables.rows(tables.sink(config, "bronze", ["value"])))
 
 
+@pytest.mark.chaos
 def test_retention_that_overtakes_the_reader_stops_it_or_is_passed_over_as_configured(
     spark: Any, node: Node, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ def test_every_stage_holds_exactly_what_was_acknowledged(spark: Any, node: Node,
     assert_backfill_agrees(config)
 
 
+@pytest.mark.compat
 def test_the_brokers_table_in_place_of_bronze_gives_the_same_counts(spark: Any, node: Node, tmp_path: Path) -> None:
     needs_packages("obstore")  # the node's
     settings = (f"source.tables={node.tables}", "source.table_interval_ms=200", f"pipeline.output={tmp_path / 'table'}")
@@ -167,6 +170,7 @@ def assert_backfill_agrees(config: Config) -> None:
         }
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("trigger, number", [("once", signal.SIGINT), ("1 second", signal.SIGTERM)])
 def test_a_signal_ends_the_stages_after_their_micro_batch_also_where_spark_would_cut_it_short(
     spark: Any, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trigger: str, number: signal.Signals

@@ -12,7 +12,7 @@ import pytest
 from tests.effort import seeds
 from tests.sim.raft_history import run_raft_history
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(15, long=30)))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(8, long=30)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
 
 

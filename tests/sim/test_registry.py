@@ -12,12 +12,14 @@ from ottla.client.producer import ClusterProducer
 from ottla.registry.checking import Question
 from ottla.registry.log import LogPlace, SchemaLog, _Reader
 from ottla.registry.registry import SchemaRegistry
+from tests.effort import seeds
 from tests.histories import assert_noticed, by_name, noticed_by
 from tests.sim.registry_history import play
 from tests.sim.registry_truth import RegistryBroken
 
 #: A mistake must be noticed by one of them.
-SEEDS = range(10)
+SEEDS = range(seeds(6, long=10))
+MUTANT_SEEDS = 10
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
@@ -96,4 +98,4 @@ is_noticed = noticed_by(play, RegistryBroken, MUTANTS)
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mistake_is_noticed(name: str) -> None:
-    assert_noticed("registry", name, is_noticed, len(SEEDS))
+    assert_noticed("registry", name, is_noticed, MUTANT_SEEDS)

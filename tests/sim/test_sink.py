@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.effort import seeds
 from tests.needs import needs_packages
 
 needs_packages("pyspark", "pyarrow")
@@ -18,7 +19,7 @@ from tests.histories import assert_noticed, by_name, noticed_by
 from tests.sim.sink_history import play
 from tests.sim.sink_model import SinkBroken
 
-SEEDS = range(10)
+SEEDS = range(seeds(6, long=10))
 #: A mistake must be noticed by one of the first so many seeds.
 MUTANT_SEEDS = 15
 

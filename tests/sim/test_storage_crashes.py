@@ -14,7 +14,7 @@ from tests.effort import seeds
 from tests.histories import parts
 from tests.sim.directed_histories import run_histories
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(20, long=400)))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(8, long=400)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
 FAULTS = frozenset(
     {

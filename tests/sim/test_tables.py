@@ -14,12 +14,13 @@ from ottla.tables.decisions import DecisionLog, TableDecision
 from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.table import TableCommit, TableState
 from ottla.tables.translating import END, CommittedSpan, Translator
+from tests.effort import seeds
 from tests.histories import assert_noticed, by_name, noticed_by
 from tests.sim.table_history import TablesBroken, play
 from tests.sim.table_model import SimStore, SimTable
 
 #: A mistake must be noticed by one of them.
-SEEDS = range(20)
+SEEDS = range(seeds(10, long=20))
 
 
 def a_commit_has_no_condition(patch: pytest.MonkeyPatch) -> None:

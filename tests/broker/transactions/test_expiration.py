@@ -94,6 +94,7 @@ def active_producers(wire: Wire) -> set[int]:
     return {producer.producer_id for producer in partition.active_producers}
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("node", ["transactional ids"], indirect=True)
 @pytest.mark.parametrize("version", [V1, V2])
 def test_a_producer_whose_transactional_id_has_expired_is_refused_until_it_starts_over(
@@ -110,6 +111,7 @@ def test_a_producer_whose_transactional_id_has_expired_is_refused_until_it_start
     assert described(wire, name) == ErrorCode.NONE
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("node", ["producer ids"], indirect=True)
 @pytest.mark.parametrize("version", [V1, V2])
 def test_a_producer_id_that_its_partition_forgot_goes_on_with_a_higher_epoch(wire: Wire, version: int) -> None:

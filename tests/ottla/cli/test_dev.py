@@ -160,6 +160,7 @@ def test_what_was_kept_in_a_directory_is_served_again_by_as_many_nodes(tmp_path:
     assert "2 nodes, not 3" in said
 
 
+@pytest.mark.chaos
 def test_a_cluster_that_is_started_again_on_other_ports_connects_to_none_of_the_former(tmp_path: Path) -> None:
     """The metadata has the brokers where they were until each has registered, and voters that are records where they were for ever."""
     # The test listens where they were: those ports must not be another process's meanwhile, as ports that the kernel chooses may be.

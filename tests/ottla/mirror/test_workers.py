@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections import Counter
 
+import pytest
+
 from ottla.cli.errors import FAILED
 from tests.ottla.mirror.conftest import Mirror
 
@@ -33,6 +35,7 @@ def check(mirror: Mirror, topic: str, count: int) -> None:
     assert all(row == sorted(row) for row in seen.values())
 
 
+@pytest.mark.chaos
 def test_each_record_comes_once_although_workers_are_killed(mirror: Mirror) -> None:
     topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
     written = 0
@@ -82,6 +85,7 @@ def test_a_worker_that_was_paused_writes_nothing_twice(mirror: Mirror) -> None:
     mirror.stop()
 
 
+@pytest.mark.chaos
 def test_a_worker_that_would_mirror_something_else_under_the_same_aliases_is_refused(mirror: Mirror) -> None:
     topic = mirror.west.topic(f"{mirror.name}-t", seed=["1"])
     mirror.start()

@@ -138,6 +138,7 @@ async def test_a_schema_that_ends_its_process_is_the_one_that_is_named() -> None
     assert [each.text for each in found if isinstance(each, DecodedValue)] == ["7", "7"]
 
 
+@pytest.mark.chaos
 async def test_a_schema_that_ends_its_process_behind_a_good_value_is_asked_once() -> None:
     """The values before it were asked again with it, and so for ever."""
     names = [{"type": "record", "name": "R0", "fields": []}] + [

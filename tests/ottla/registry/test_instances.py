@@ -66,6 +66,7 @@ def test_a_leader_that_another_followed_cannot_write(mortal: Registries) -> None
     assert judge(writers, other, first) == []
 
 
+@pytest.mark.chaos
 def test_the_death_of_the_leader_gives_no_id_twice_and_loses_none(mortal: Registries) -> None:
     mortal.at_least(2)
     leader, (other, *_) = mortal.leader()

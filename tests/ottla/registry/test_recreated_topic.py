@@ -74,6 +74,7 @@ def test_each_instance_has_the_records_of_the_new_topic_and_none_of_the_old_one(
     assert len(said) == 4
 
 
+@pytest.mark.chaos
 def test_who_writes_meanwhile_gets_no_id_that_a_fresh_instance_gives_to_another_schema(two: Registries) -> None:
     writers = Writers(lambda: two.urls, 2, 300)
     writers.wait(5)

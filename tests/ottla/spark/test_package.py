@@ -76,6 +76,7 @@ def test_what_its_modules_import_is_what_the_wheel_requires() -> None:
     assert found == required | {"ottla", "pyspark"}
 
 
+@pytest.mark.compat
 def test_the_wheel_works_without_the_rest_of_the_tree(tmp_path: Path) -> None:
     wheel = connector_dist.write_wheel(tmp_path, "1.0", DATE)
     assert wheel.read_bytes() == connector_dist.write_wheel(tmp_path, "1.0", DATE).read_bytes()

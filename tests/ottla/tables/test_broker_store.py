@@ -78,6 +78,7 @@ def rows_when(s3_server: S3Server, topic: str, count: int) -> list[bytes]:
     return [row["value"] for row in sorted(rows, key=lambda row: row["_kafka"]["offset"])]
 
 
+@pytest.mark.chaos
 def test_while_the_store_hangs_producers_go_on_and_the_table_waits(cluster: Cluster, s3_server: S3Server) -> None:
     cluster.topic("hung", configs=CONFIGS)
     write(cluster, "hung", b"before")

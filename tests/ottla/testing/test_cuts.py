@@ -143,6 +143,7 @@ def deliver(cluster: Cluster, **settings: str | int) -> None:
     assert refused == [None]
 
 
+@pytest.mark.chaos
 def test_a_producer_that_asks_a_leader_cut_off_from_the_others_is_sent_away_and_delivers(cluster: Cluster) -> None:
     """The leader names itself as long as it answers: librdkafka had not delivered after 150 s."""
     create(cluster, 1, 2, 3)
@@ -164,6 +165,7 @@ def test_a_leader_cut_off_from_clients_too_answers_none_of_them(cluster: Cluster
     deliver(cluster, **{"socket.timeout.ms": 3000, "topic.metadata.refresh.interval.ms": 1000})
 
 
+@pytest.mark.chaos
 def test_a_follower_that_reaches_only_the_controller_leaves_the_isr_and_stays_in_the_cluster(patient: Cluster) -> None:
     third = controller(patient)
     one, other = (node_id for node_id in patient.nodes if node_id != third)
@@ -176,6 +178,7 @@ def test_a_follower_that_reaches_only_the_controller_leaves_the_isr_and_stays_in
     eventually(lambda: isr(patient, seen_by=third) == [1, 2, 3], "all to be in sync again", seconds=60)
 
 
+@pytest.mark.chaos
 def test_a_follower_whose_sends_are_cut_leaves_the_isr_although_it_receives(patient: Cluster) -> None:
     third = controller(patient)
     led_by, mute = (node_id for node_id in patient.nodes if node_id != third)

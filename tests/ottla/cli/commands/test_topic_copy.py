@@ -141,6 +141,7 @@ def test_a_copy_that_follows_is_stopped_and_goes_on(cli: Cli, stop: int) -> None
     assert records(cli, target) == records(cli, source)
 
 
+@pytest.mark.chaos
 def test_a_full_disk_ends_a_copy_with_its_reason_and_it_goes_on_when_there_is_room(cli: Cli) -> None:
     source = cli.topic(partitions=2)
     write(cli, source, range(30))
@@ -157,6 +158,7 @@ def test_a_full_disk_ends_a_copy_with_its_reason_and_it_goes_on_when_there_is_ro
         assert records(Cli(other.bootstrap), "full") == records(cli, source)
 
 
+@pytest.mark.chaos
 def test_a_cluster_that_goes_away_ends_a_copy_with_its_address(cli: Cli) -> None:
     source = cli.topic()
     write(cli, source, range(5), 1)

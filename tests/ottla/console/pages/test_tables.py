@@ -105,6 +105,7 @@ async def test_files_that_are_damaged_or_hostile_cost_their_row(open_console: Op
     assert MARKUP not in page and "alert(1)" not in page
 
 
+@pytest.mark.chaos
 async def test_a_table_that_takes_too_much_ends_its_process_and_the_others_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_fork_of_a_cluster_that_runs_serves_its_data_under_another_cluster_id(
     assert leftovers(cluster) == []
 
 
+@pytest.mark.chaos
 def test_a_fork_of_a_cluster_whose_voters_are_records_has_a_quorum_of_its_own_and_so_has_a_restored_one(
     tmp_path: Path,
 ) -> None:
