@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 NEXT_PART_MS = 10
 # The delay after a decision that could not be written.
 REJECTED_RETRY_MS = 1_000
+# A check of sessions that is later than this may have heartbeats in its sockets that were not read.
+LATE_MS = 50
 
 
 class ScheduledTasks:
@@ -138,7 +140,11 @@ class ScheduledTasks:
         """Fence brokers with one decision each, so that each decision uses an image with the earlier ones fenced."""
         self._timers.pop("sessions", None)
         controller = self._controller
-        for broker_id in controller.heartbeats.stale(controller.clock.mono_ms()):
+        now_ms = controller.clock.mono_ms()
+        late_ms = now_ms - self._expiry_ms
+        if late_ms > LATE_MS:
+            controller.heartbeats.put_off(late_ms, now_ms)
+        for broker_id in controller.heartbeats.stale(now_ms):
             if not controller.is_active:
                 return
             log.warning("Fencing broker %d: its heartbeats stopped, or its connection is gone", broker_id)

@@ -5,6 +5,9 @@ closes its sockets at once, and writes would stop for the whole session timeout 
 session of every unfenced broker, because it has no heartbeats yet. Such an assumed session, and one whose connection broke,
 do not prevent a restarted broker from registering (in Kafka it waits for 9 s).
 
+A controller that was held up, or slept with its machine, has heartbeats in its sockets that it has not read when it looks for ended
+sessions. It puts off each of them once, by the time that it was late.
+
     current     wants fence  wants shutdown   next
     FENCED      -            yes              SHUTDOWN_NOW
     FENCED      no           no               UNFENCED if it has read its own registration, else FENCED
@@ -45,6 +48,8 @@ class _Session:
     controlled_shutdown_offset: int = -1
     # Set when the connection broke: the session ends at this time unless a heartbeat arrives.
     grace_deadline_ms: int = NEVER_MS
+    #: Since the last heartbeat the controller was late once, and has waited for one that it had not read.
+    was_put_off: bool = False
 
     @property
     def shutting_down(self) -> bool:
@@ -95,6 +100,7 @@ class Heartbeats:
         session = self._sessions[broker_id]
         session.deadline_ms = now_ms + self._session_timeout_ms
         session.grace_deadline_ms = NEVER_MS
+        session.was_put_off = False
         session.is_confirmed = True
         session.metadata_offset = metadata_offset
         session.fenced = fenced
@@ -105,6 +111,16 @@ class Heartbeats:
         session = self._sessions.get(broker_id)
         if session is not None and not session.fenced:
             session.grace_deadline_ms = min(session.grace_deadline_ms, now_ms + grace_ms)
+
+    def put_off(self, late_ms: int, now_ms: int) -> None:
+        """Let the sessions that have ended go on for the time that the controller was late, each once without a heartbeat.
+
+        A lost connection was read by the controller itself: its grace period ends as it was set.
+        """
+        for session in self._sessions.values():
+            if now_ms > session.deadline_ms and not session.was_put_off:
+                session.was_put_off = True
+                session.deadline_ms = now_ms + late_ms
 
     def begin_controlled_shutdown(self, broker_id: int, log_end: int) -> None:
         session = self._sessions[broker_id]

@@ -187,3 +187,21 @@ def test_a_broker_whose_directories_have_all_failed_is_fenced_and_writes_no_more
     for _ in range(3):
         assert beating.beat(1, offline=lost).is_fenced
     assert cluster.offset == records
+
+
+def test_a_late_controller_puts_off_a_session_once_and_a_lost_connection_not_at_all() -> None:
+    beating = Beating()
+    late_ms = 700
+    now_ms = SESSION_MS + late_ms
+    beating.heartbeats.connection_lost(2, 0, 100)
+    beating.heartbeats.touch(3, False, 10, now_ms)
+    beating.heartbeats.put_off(late_ms, now_ms)
+    assert beating.heartbeats.stale(now_ms) == [2]
+    assert beating.heartbeats.stale(now_ms + late_ms + 1) == [2, 1]
+    beating.heartbeats.put_off(late_ms, now_ms + late_ms + 1)
+    assert beating.heartbeats.stale(now_ms + late_ms + 1) == [2, 1], (
+        "a controller that is always late fences all the same"
+    )
+    beating.heartbeats.touch(1, False, 10, now_ms)
+    beating.heartbeats.put_off(late_ms, now_ms + SESSION_MS + 1)
+    assert 1 not in beating.heartbeats.stale(now_ms + SESSION_MS + 1), "a heartbeat has come since"
