@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.cli.dev_texts import BASE_PORT_DEFAULT, PROGRAM, print_nodes, print_ready, say
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
-from ottla.client.failures import counted, plural
+from ottla.client.failures import plural
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
@@ -30,8 +30,6 @@ from ottla.processes.start import add_emulate, imported, override
 if TYPE_CHECKING:
     from ottla.local.secure_files import SecureFiles
 
-PROGRAM = "ottla dev"
-BASE_PORT_DEFAULT = 9092
 #: The control port of faults is beside the console's: 9491.
 FAULTS_OFFSET = PORT_OFFSET + 1
 PORT_MAX = 65_535
@@ -120,99 +118,6 @@ def check_ports(nodes: Sequence[LocalNode]) -> None:
         )
 
 
-# -- What it says --------------------------------------------------------------------------------------------------------
-
-
-def _say(text: str) -> None:
-    """Say something on standard error, which may be a closed pipe or a file on a full disk: the nodes go on all the same."""
-    with suppress(OSError):
-        print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
-
-
-def print_ready(nodes: Sequence[LocalNode], node: LocalNode) -> None:
-    """Print that one of several nodes serves: a busy machine takes its time."""
-    if len(nodes) > 1:
-        _say(f"node {node.id} serves")
-
-
-def print_nodes(
-    nodes: Sequence[LocalNode],
-    as_json: bool,
-    seconds: float,
-    secure: SecureFiles | None,
-    services: Mapping[str, str],
-) -> None:
-    """Print the nodes and their addresses. `services` are the URLs of the console, the registry and the catalog, by their names."""
-    servers = local_nodes.bootstrap(nodes)
-    if as_json:
-        described = [
-            {
-                "id": n.id,
-                "pid": n.process.pid if n.process else -1,
-                "port": n.client_port,
-                "admin": n.admin_port,
-                "dir": n.dir,
-            }
-            for n in nodes
-        ]
-        config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka_file()}
-        if secure is not None and "console" in services:
-            config["console_token"] = secure.console_token()
-        if secure is not None and "faults" in services:
-            config["faults_token"] = secure.console_token()
-        if secure is not None and "registry" in services:
-            config["registry_config"] = secure.registry_client()
-        print(json.dumps({"bootstrap": servers, "nodes": described} | config | dict(services)), flush=True)
-        return
-    print(f"{counted(len(nodes), 'node')} ready in {seconds:.2f} s\n")
-    print(f"  {'id':>3}  {'pid':>7}  {'address':<21}  directory")
-    for node in nodes:
-        pid = node.process.pid if node.process else -1
-        print(f"  {node.id:>3}  {pid:>7}  {node.address:<21}  {node.dir}")
-    at = "" if nodes[0].client_port == BASE_PORT_DEFAULT else f" -b {nodes[0].address}"
-    if secure is not None:
-        at += f" --config {secure.client_file()}"
-    ottla = _command()
-    lines = [f"\nIn a browser: {services['console']}"] if "console" in services else []
-    if secure is not None and "console" in services:
-        lines.append(f"  any user, with the password in {secure.console_token()}")
-    lines += [f"\nSchema registry: {services['registry']}"] if "registry" in services else []
-    if secure is not None and "registry" in services:
-        lines.append(f"  with the login in {secure.registry_client()} (--registry-config)")
-    if "tables" in services:
-        lines.append(f"\nTables (Iceberg's REST catalog): {services['tables']}")
-        lines.append(f"  they lie in {services['tables_at']}; `{ottla} sql` asks them")
-    if "faults" in services:
-        lines.append(f"\nFaults: {services['faults']} lists the verbs, POST runs them")
-        if secure is not None:
-            lines.append(f"  with Authorization: Bearer and the token in {secure.console_token()}")
-    lines += [
-        "\nNext, in another terminal:",
-        f"  {ottla} topic create hello{at}",
-        f"  {ottla} produce hello{at}",
-        f"  {ottla} consume hello{at}",
-        f"or with any Kafka client: bootstrap.servers={servers}",
-    ]
-    if secure is not None:
-        # The password itself is not printed, because terminals and the logs of CI keep what is printed.
-        lines.append(
-            f"with the login in {secure.librdkafka_file()}, {secure.client_file()} (Java) or the .py beside them"
-        )
-    if len(nodes) > 2:
-        victim = nodes[-1]
-        pid = victim.process.pid if victim.process else -1
-        lines.append(f"Any one node can die and nothing acknowledged is lost: kill -9 {pid}")
-    print("\n".join([*lines, "\nCtrl-C stops."]), flush=True)
-
-
-def _command() -> str:
-    """Return the command that starts `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
-    script = os.path.abspath(sys.argv[0])
-    if os.path.basename(script) != "ottla" or not os.access(script, os.X_OK):
-        return "ottla"
-    return "ottla" if shutil.which("ottla") == script else os.path.relpath(script)
-
-
 def watch(nodes: Sequence[LocalNode]) -> int:
     """Wait for a signal or the end of the last node. Single nodes may end, because users kill them to try a failover."""
     while True:
@@ -228,7 +133,7 @@ def look(nodes: Sequence[LocalNode]) -> None:
         if node.process is None:
             continue
         if (has_ended := node.process.poll() is not None) and not node.ended:
-            _say(f"node {node.id} has ended ({node.process.returncode})")
+            say(f"node {node.id} has ended ({node.process.returncode})")
         node.ended = has_ended
 
 
@@ -304,7 +209,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
             print_nodes(up.nodes, arguments.json, time.monotonic() - began, up.files, services)
             return up.wait()
     except Stopped:
-        _say("stopping")
+        say("stopping")
         return 0
 
 
@@ -330,7 +235,7 @@ def _running(
     finally:
         _ignore_signals()
         for node in local_nodes.stop(nodes):
-            _say(f"node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed")
+            say(f"node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli import dev_texts
 from ottla.cli.commands import dev
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.local.nodes import LocalNode, NodeProcess
@@ -43,7 +44,7 @@ def nodes(count: int, port: int = 19092) -> list[LocalNode]:
 def printed(
     capsys: pytest.CaptureFixture[str], count: int, *, port: int = 19092, files: Any = None, **services: str
 ) -> str:
-    dev.print_nodes(nodes(count, port), False, 1.25, files, services)
+    dev_texts.print_nodes(nodes(count, port), False, 1.25, files, services)
     return capsys.readouterr().out
 
 
@@ -152,7 +153,7 @@ def test_a_secure_cluster_names_files_and_prints_no_password(
 
 
 def test_programs_get_the_same_as_one_line_of_json(capsys: pytest.CaptureFixture[str], secure: SecureFiles) -> None:
-    dev.print_nodes(nodes(2), True, 1, None, {"registry": "http://here"})
+    dev_texts.print_nodes(nodes(2), True, 1, None, {"registry": "http://here"})
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line) == {
         "bootstrap": "127.0.0.1:19092,127.0.0.1:19093",
@@ -161,7 +162,7 @@ def test_programs_get_the_same_as_one_line_of_json(capsys: pytest.CaptureFixture
         ],
         "registry": "http://here",
     }
-    dev.print_nodes(nodes(1), True, 1, secure, {})
+    dev_texts.print_nodes(nodes(1), True, 1, secure, {})
     found = json.loads(capsys.readouterr().out)
     assert (found["config"], found["librdkafka"]) == (secure.client_file(), secure.librdkafka_file())
     assert not any(name.endswith(("_token", "_config")) for name in found), "there is nothing that wants them"
@@ -174,11 +175,11 @@ def test_the_command_that_is_printed_can_be_typed_as_it_is(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setattr(sys, "argv", [str(script)])
     monkeypatch.setenv("PATH", "/bin")
-    assert dev._command() == f"{tmp_path.name}/ottla", "a clone's, in its virtual environment"
+    assert dev_texts.command() == f"{tmp_path.name}/ottla", "a clone's, in its virtual environment"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert dev._command() == "ottla"
+    assert dev_texts.command() == "ottla"
     monkeypatch.setattr(sys, "argv", ["/somewhere/pytest"])
-    assert dev._command() == "ottla"
+    assert dev_texts.command() == "ottla"
 
 
 # -- Nodes that end
@@ -217,11 +218,11 @@ def test_nodes_go_on_when_no_reader_is_left(monkeypatch: pytest.MonkeyPatch) -> 
         raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=closed, flush=lambda: None))
-    dev.print_ready(nodes(2), nodes(2)[0])
+    dev_texts.print_ready(nodes(2), nodes(2)[0])
     monkeypatch.undo()
 
 
 def test_one_node_serves_without_a_word_about_it(capsys: pytest.CaptureFixture[str]) -> None:
-    dev.print_ready(nodes(1), nodes(1)[0])
-    dev.print_ready(several := nodes(2), several[1])
+    dev_texts.print_ready(nodes(1), nodes(1)[0])
+    dev_texts.print_ready(several := nodes(2), several[1])
     assert capsys.readouterr().err == "ottla dev: node 2 serves\n"
