@@ -44,12 +44,13 @@ PARTITIONS, FACTOR = (
     "rlmm.config.remote.log.metadata.topic.num.partitions",
     "rlmm.config.remote.log.metadata.topic.replication.factor",
 )
-TOPIC_CONFIG = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "remote.storage.enable": "false",
+#: The topic's configurations that a property of the node says, and their defaults. With fewer than two replicas in sync nothing is copied: the
+#: record of a segment that one disk alone has may be lost with it, and the segment has left the log.
+OF_PROPERTIES = {
+    "min.insync.replicas": ("rlmm.config.remote.log.metadata.topic.min.isr", "2"),
+    "retention.ms": ("rlmm.config.remote.log.metadata.topic.retention.ms", "-1"),
 }
+TOPIC_CONFIG = {"cleanup.policy": "delete", "retention.bytes": "-1", "remote.storage.enable": "false"}
 REQUEST_TIMEOUT_MS = 30_000
 #: Records of one turn of the loop: 250 segments take 10 ms.
 READ_BYTES = 1 << 16
@@ -264,7 +265,8 @@ class MetadataTopic:
 
     async def _create(self) -> None:
         static = self._configs.node.static
-        configs = [CreatableTopicConfig(name=name, value=value) for name, value in TOPIC_CONFIG.items()]
+        values = TOPIC_CONFIG | {name: static.get(*where) for name, where in OF_PROPERTIES.items()}
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]
         wanted = CreatableTopic(
             name=TOPIC,
             num_partitions=int(static.get(PARTITIONS, "50")),
