@@ -40,7 +40,8 @@ def print_nodes(
     secure: SecureFiles | None,
     services: Mapping[str, str],
 ) -> None:
-    """Print the nodes and their addresses. `services` are the URLs of the console, the registry and the catalog, by their names."""
+    """Print the nodes and their addresses. `services` are the URLs of the console, the registry and the catalog, and the places of tables and
+    remote segments, by their names."""
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
@@ -80,6 +81,10 @@ def print_nodes(
     if "tables" in services:
         lines.append(f"\nTables (Iceberg's REST catalog): {services['tables']}")
         lines.append(f"  they lie in {services['tables_at']}; `{ottla} sql` asks them")
+    if "tiers_at" in services:
+        lines.append(f"\nRemote segments lie in {services['tiers_at']}: of topics with remote.storage.enable=true")
+        lines.append(f"  {ottla} topic create old{at} --set remote.storage.enable=true")
+        lines.append(f"  {ottla} tier status{at}")
     if "faults" in services:
         lines.append(f"\nFaults: {services['faults']} lists the verbs, POST runs them")
         if secure is not None:

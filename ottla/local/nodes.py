@@ -24,6 +24,10 @@ from ottla.processes.children import ChildNode, NodeProcess, spawn
 HOST = "127.0.0.1"
 #: The folder of the cluster's directory that has the tables of topics.
 TABLES = "tables"
+#: The one that has the remote segments of topics.
+TIERS = "tiers"
+#: How often a developer's nodes look for segments to copy, and for those that leave the disk.
+TIER_INTERVAL_MS = 1_000
 #: A node that ends is noticed at once; the timeout is for busy machines.
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
@@ -154,6 +158,19 @@ def properties_of(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]
         **replication(len(nodes)),
         # A developer waits for each rebalance of a group; a production group waits for its members instead (3 s).
         "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def tier_properties(location: str, brokers: int) -> dict[str, str]:
+    """Return the properties of nodes with remote storage. Kafka's intervals are 30 s until a segment is copied, and 5 min until it leaves the
+    disk: a developer sees both within seconds."""
+    return {
+        "remote.log.storage.system.enable": "true",
+        "ottla.tier.location": location,
+        "rlmm.config.remote.log.metadata.topic.replication.factor": str(min(3, brokers)),
+        "remote.log.manager.task.interval.ms": str(TIER_INTERVAL_MS),
+        "log.initial.task.delay.ms": str(TIER_INTERVAL_MS),
+        "log.retention.check.interval.ms": str(TIER_INTERVAL_MS),
     }
 
 

@@ -222,10 +222,8 @@ NOT_RUN: dict[tuple[str, str], str] = {
             "ottla table status orders --at ./lake --log-dir ./cluster/node-1/data": "tests/ottla/tables/test_export.py",
         },
         "docs/TIERS.md": {
-            "ottla dev --nodes 1 --override remote.log.storage.system.enable=true --override ottla.tier.location=/tmp/segments \\": (
-                f"{UNTIL}: tests/cluster/test_tiers.py"
-            ),
-            "ottla topic describe events": "a cluster with a topic: tests/ottla/cli/commands/test_tier.py",
+            "ottla dev --nodes 1 --tiers &": f"{UNTIL}: tests/ottla/cli/test_dev.py",
+            "TOPIC   PARTITION  LEADER  LOG-START  LOCAL-START  COPIED-TO": "what a command prints",
         },
         "docs/TRAFFIC.md": {
             "ottla dev --nodes 1 &": f"{UNTIL}: tests/ottla/cli/test_dev.py",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FAULTS_OFFSET = PORT_OFFSET + 1
 PORT_MAX = 65_535
 ADMIN_LISTENER, TABLE_LOCATION = "ottla.admin.listener", "ottla.table.location"
+TIER_LOCATION = "ottla.tier.location"
 #: `--faults` without a port.
 BESIDE = -1
 
@@ -73,6 +74,14 @@ def parser() -> CommandParser:
         "Needs the extra `tables`.",
     )
     parser.add_argument(
+        "--tiers",
+        nargs="?",
+        const="",
+        metavar="T",
+        help="Let topics with remote.storage.enable=true keep their old segments in this folder, by default in `tiers` of --dir, or at an address such "
+        "as s3://BUCKET/PREFIX, which needs the extra `tables`.",
+    )
+    parser.add_argument(
         "--faults",
         nargs="?",
         type=int,
@@ -104,6 +113,7 @@ def check(arguments: argparse.Namespace) -> None:
         ("console", "--console", arguments.console),
         ("registry", "--registry", arguments.registry),
         ("tables", "--tables", arguments.tables is not None),
+        ("tables", "--tiers with an address", "://" in (arguments.tiers or "")),
         ("testing", "--faults", is_with_faults),
     ):
         if is_wanted:
@@ -162,6 +172,11 @@ def main(argv: list[str] | None = None) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
+def tier_location(named: str, directory: str) -> str:
+    """Return where remote segments lie: an address as it is named, or a folder."""
+    return named if "://" in named else os.path.abspath(named or os.path.join(directory, local_nodes.TIERS))
+
+
 def secured(
     nodes: Sequence[LocalNode], directory: str, cluster_id: str, properties: dict[int, dict[str, str]]
 ) -> SecureFiles:
@@ -183,6 +198,8 @@ class Running(NamedTuple):
 def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -> int:
     kept = local_directory.look(directory, arguments.nodes)
     nodes = local_nodes.plan(kept.nodes, arguments.base_port, directory)
+    if arguments.tiers is not None:
+        common = local_nodes.tier_properties(tier_location(arguments.tiers, directory), kept.nodes) | common
     check_ports(nodes)
     local_directory.keep(directory, kept)
     signal.signal(signal.SIGINT, _on_signal)
@@ -206,6 +223,8 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
                 registry=arguments.registry,
                 tables=None if arguments.tables is None else tables,
             )
+            if TIER_LOCATION in common:
+                services["tiers_at"] = common[TIER_LOCATION]
             print_nodes(up.nodes, arguments.json, time.monotonic() - began, up.files, services)
             return up.wait()
     except Stopped:

@@ -20,13 +20,14 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.local.nodes import ADMIN_PORT_STEP, HOST, plan
 from ottla.registry.client import RegistryClient
 from ottla.server.extras import lacking
 from tests.broker.conftest import eventually
-from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command
+from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command, run_here
 from tests.ports import free_base_port, free_ports
 
 pytestmark = pytest.mark.timeout(120)
@@ -94,6 +95,27 @@ def test_the_console_and_the_registry_of_a_secure_cluster_are_for_who_can_read_i
         basic = base64.b64encode(login.partition("=")[2].strip().encode()).decode()
         request.full_url, request.headers = status["tables"] + "/v1/namespaces", {"Authorization": f"Basic {basic}"}
         assert json.loads(urllib.request.urlopen(request, timeout=30).read()) == {"namespaces": [["ottla"]]}
+
+
+def test_old_segments_of_a_topic_leave_the_disk_for_the_folder_that_is_named(tmp_path: Path) -> None:
+    store = tmp_path / "old"
+    with dev("--base-port", "0", "--nodes", "1", "--tiers", str(store)) as (_, status):
+        assert status["tiers_at"] == str(store)
+        where = ("--bootstrap", status["bootstrap"], "--admin", f"1@{HOST}:{status['nodes'][0]['admin']}", "-o", "json")
+        tiered = {"remote.storage.enable": "true", "local.retention.ms": "1000", "segment.bytes": "1048576"}
+        admin = AdminClient({"bootstrap.servers": status["bootstrap"]})
+        admin.create_topics([NewTopic("events", 1, config=tiered)])["events"].result(30)
+        producer = Producer({"bootstrap.servers": status["bootstrap"], "acks": "all"})
+        for _ in range(30):
+            producer.produce("events", bytes(100_000))
+            producer.flush()
+
+        def has_left() -> bool:
+            state = json.loads(run_here("tier", "status", "events", *where).out or "{}")
+            return state.get("local_start", 0) > 10 and state["local_start"] == state["copied_to"] + 1
+
+        eventually(has_left, "two sealed segments have left the disk", 30)
+        assert len([*store.rglob("*.log")]) == 2
 
 
 def test_three_nodes_are_what_it_starts_and_ctrl_c_stops_them_all_in_order(tmp_path: Path) -> None:

@@ -83,9 +83,11 @@ def test_an_extra_that_is_not_installed_is_named_with_what_installs_it(
         ("--registry", "registry"),
         ("--tables", "tables"),
         ("--faults", "testing"),
+        ("--tiers=s3://bucket", "tables"),
     ):
         done = run_here("dev", "--dir", str(tmp_path / "never"), option)
-        assert done.code != 0 and f"{option} needs the package package-of-{extra}" in done.err, done.err
+        named = option.partition("=")[0]
+        assert done.code != 0 and named in done.err and f"needs the package package-of-{extra}" in done.err, done.err
     assert not (tmp_path / "never").exists()
 
 
@@ -132,6 +134,20 @@ def test_commands_to_type_next_name_the_cluster_unless_it_is_at_the_usual_port(
     assert "3 nodes ready" in said and "topic create hello\n" in said
     assert "bootstrap.servers=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094" in said
     assert "kill -9 103" in said, "the last, so that the port of the first goes on"
+
+
+def test_where_remote_segments_lie_is_said_with_what_makes_some(capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed(capsys, 1, tiers_at="/old")
+    assert "Remote segments lie in /old: of topics with remote.storage.enable=true\n" in said
+    assert "topic create old -b 127.0.0.1:19092 --set remote.storage.enable=true\n" in said
+
+
+@pytest.mark.parametrize(
+    ("named", "is_at"),
+    [("", "/d/tiers"), ("/other", "/other"), ("s3://bucket/prefix", "s3://bucket/prefix")],
+)
+def test_remote_segments_lie_beside_the_nodes_or_where_they_are_said_to(named: str, is_at: str) -> None:
+    assert dev.tier_location(named, "/d") == is_at
 
 
 def test_a_secure_cluster_names_files_and_prints_no_password(
