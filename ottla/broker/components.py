@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.channels import ControllerChannel
@@ -24,6 +24,7 @@ from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.broker.transactions.transaction_wiring import Transactions
 from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
+from ottla.protocol.slotted import mutable
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.clock import TimerWheel
 from ottla.server.quotas.clients import ClientQuotas
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # only a broker with remote storage imports it
     from ottla.broker.fetch.remote_fetch import RemoteFetches
 
 
-@dataclass(slots=True)
+@mutable
 class BrokerComponents:
     world: World
     configs: BrokerConfigs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -190,7 +190,7 @@ def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: N
 
 def build_info(release: str) -> Family:
     """Yield the version that runs here; `release` is the Apache Kafka that it advertises."""
-    python = {"python": platform.python_version(), "python_build": python_build().value}
+    python = {"python": ".".join(map(str, sys.version_info[:3])), "python_build": python_build().value}
     return gauge(
         "ottla_build_info", "1; the labels say what runs here", 1, version=__version__, kafka=release, **python
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sysconfig
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
@@ -27,6 +26,8 @@ class PythonBuild(StrEnum):
 @cache
 def python_build() -> PythonBuild:
     """Return how this process's interpreter was compiled."""
+    import sysconfig  # a start does without it
+
     return judge_build(sysconfig.get_config_vars())
 
 

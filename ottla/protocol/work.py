@@ -15,15 +15,15 @@ not a time, so that a test can count it. The driver decides where the work runs:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.slotted import frozen
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskJob:
     """File system calls that some work needs first. `directory` is the log directory whose disk they wait for."""
 

@@ -18,9 +18,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 
+from ottla.protocol.slotted import mutable
 from ottla.server.clock import Clock
 from ottla.server.metrics import COUNTER, GAUGE, Family, Sample, gauge, quantile_of_buckets
 
@@ -176,7 +176,7 @@ CONTROLLER_THREAD = "kafka_controller_controllereventmanager_avgidleratio"
 LOADER_THREAD = "kafka_server_metadataloader_avgidleratio"
 
 
-@dataclass(slots=True)
+@mutable
 class LoopMetrics:
     """The share of time between two scrapes in which the loop's thread used no CPU; a source that is called on it.
 

@@ -10,10 +10,10 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
 
+from ottla.protocol.slotted import frozen
 from ottla.server.address import Address, parse_address
 from ottla.server.listening import bound_sockets, shown
 from ottla.server.tasks import Spawn
@@ -52,7 +52,7 @@ OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 DESCRIPTORS_RESERVED = 512
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SocketOptions:
     """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 

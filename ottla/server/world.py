@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
 
+from ottla.protocol.slotted import frozen
 from ottla.server.clock import Clock, SystemClock
 from ottla.server.tasks import Spawn, Tasks
 from ottla.server.transport import Network, TcpNetwork
@@ -17,7 +17,7 @@ from ottla.server.workers import ThreadWorkers, Workers
 from ottla.storage.files import Files, OsFiles
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class World:
     """A node's ways to the outside: clocks, chance, files, network, threads.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from ottla.protocol.records.compression import CODEC_IDS, CODECS, TARGET_CODECS
 from ottla.protocol.records.validate import RecordRules
+from ottla.protocol.slotted import frozen
 
 NEVER = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogConfig:
     """The part of Kafka's topic configuration that the log itself reads, with Kafka's defaults."""
 

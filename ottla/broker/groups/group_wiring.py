@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
-from uuid import UUID
 
 from ottla.broker.cluster.channels import BrokerChannels
 from ottla.broker.cluster.topic_creation import TopicCreation
@@ -74,12 +73,16 @@ def group_coordinator(
         broker = metadata.image.cluster.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
+    def new_member() -> str:
+        text = new_uuid(world.rng).hex()
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
     turns = ShardTurns(world.clock)
     groups = GroupCoordinatorService(
         from_properties(configs.__getitem__),
         ReplicatedPartitionLog(replicas, world.clock),
         world.session_clock,
-        lambda: str(UUID(bytes=new_uuid(world.rng))),
+        new_member,
         partition_counter(metadata, configs, TOPIC, "offsets.topic.num.partitions"),
         ClusterView(
             lambda: metadata.image.topics,

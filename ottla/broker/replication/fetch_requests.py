@@ -8,7 +8,6 @@ Struct, and so is the response for one partition. The leader's side is broker/fe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
 
@@ -20,6 +19,7 @@ from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.messages.fetch import FetchRequest, PartitionData, ReplicaState
 from ottla.protocol.primitives import Buffer, read_uvarint_rest
 from ottla.protocol.schema import maker
+from ottla.protocol.slotted import frozen
 from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 
@@ -37,7 +37,7 @@ new_partition_data = maker(PartitionData)
 LAST_TAGS = bytes(3)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetcherSettings:
     """The properties of this node that fetchers use."""
 

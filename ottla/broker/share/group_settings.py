@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
@@ -77,4 +76,4 @@ def duration_ms(text: str) -> int:
     found = DURATION.fullmatch(text)
     assert found is not None
     days, hours, minutes, seconds = (float(amount or 0) for amount in found.groups())
-    return int(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds) / timedelta(milliseconds=1))
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000_000) // 1000

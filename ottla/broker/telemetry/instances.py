@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import crc32c
+from ottla.protocol.slotted import mutable
 from ottla.server.config.resource_configs import CLIENT_METRICS_CONFIGS, match_patterns
 from ottla.server.extras import Pattern
 from ottla.server.regex.automaton import TooMuchWork
@@ -88,7 +88,7 @@ TOO_EARLY = "the request arrived before the next push interval"
 _NEVER = -(1 << 62)
 
 
-@dataclass(slots=True)
+@mutable
 class ClientInstance:
     """One client, from its first request for subscriptions on."""
 

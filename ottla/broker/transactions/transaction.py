@@ -13,7 +13,7 @@ the epoch (KIP-890), so that a late request of the last transaction can never be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 
@@ -28,6 +28,7 @@ from ottla.protocol.internal_topics.coordinator_records import (
     TransactionLogKey,
     TransactionLogValue,
 )
+from ottla.protocol.slotted import frozen
 
 # Producers get epochs up to the one before the last; the last one is reserved for fencing.
 EPOCH_MAX = 0x7FFF
@@ -153,7 +154,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transaction:
     transactional_id: str
     producer_id: int

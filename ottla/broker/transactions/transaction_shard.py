@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from ottla.broker.coordinator.timers import Timers, sweep
 from ottla.broker.transactions.transaction import IDLE, PREPARED, Transaction, TransactionState, from_record
 from ottla.broker.transactions.transaction_stories import TransactionStories
 from ottla.protocol.internal_topics.coordinator_records import TransactionLogKey, TransactionLogValue
+from ottla.protocol.slotted import frozen
 from ottla.server.client_bounds import TRANSACTIONAL_IDS, Bound
 from ottla.server.config.settings import setting
 
@@ -35,7 +35,7 @@ COMPLETE_KEY = "complete-prepared"
 END_LOOKS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionConfig:
     """The broker configs that the transaction coordinator reads."""
 

@@ -33,7 +33,6 @@ Differences from Apache Kafka 4.3.1, each measured against it:
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -59,6 +58,7 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, EXPANSION_MAX, LZ4, NO_COMPRESSION
 from ottla.protocol.records.frames import blocks_are_linked
 from ottla.protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
+from ottla.protocol.slotted import frozen
 from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once
 
 TIMESTAMP_BOUND_NONE = 2**63 - 1
@@ -89,7 +89,7 @@ class RecordsRejected(KafkaError):
         self.record_errors = record_errors
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordRules:
     """The requirements of a topic's configuration on produced records. One object is made per configuration."""
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, TypeAlias
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.slotted import frozen
 from ottla.server.extras import missing
 
 
@@ -71,7 +71,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigKey:
     """One row of a table."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from ottla.protocol.slotted import frozen
 from ottla.server.address import PORT_MAX, parse_address
 from ottla.server.config.key import ConfigError, Values, shown
 from ottla.server.listening import of_every_family
@@ -18,7 +19,7 @@ LISTENER = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
 ANY_ADDRESS = "0.0.0.0"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """One entry of `listeners`, with its entry of `advertised.listeners` if there is one."""
 

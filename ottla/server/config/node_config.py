@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import chain
 from os.path import normpath
 from typing import Any, TypeAlias
@@ -210,6 +209,8 @@ class NodeConfig:
 
 def _with_suggestion(name: str) -> str:
     """Return an unknown name with the known one that is nearest to it, if one is near."""
+    from difflib import get_close_matches  # a start without a mistake does without it
+
     near = get_close_matches(name, BROKER_CONFIGS, n=1, cutoff=SIMILARITY_MIN)
     return f"{name} (did you mean {near[0]}?)" if near else name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from struct import Struct
 from typing import Any
@@ -14,6 +14,7 @@ from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.primitives import Pieces
 from ottla.protocol.releases import BETWEEN_NODES, BROKER, DEFAULT, Advertised
 from ottla.protocol.schema import fields
+from ottla.protocol.slotted import frozen
 from ottla.server.network.context import RequestContext
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -29,7 +30,7 @@ _HEAD = Struct(">ii")
 _FLEXIBLE_HEAD = Struct(">iix")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VersionCodec:
     """Decoders and encoders of one version of an API. It is no named tuple, because a request reads five fields, at 22 ns each."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import partial
 from typing import NoReturn, TypeAlias
@@ -27,6 +27,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
+from ottla.protocol.slotted import frozen
 from ottla.server.clock import TimerWheel
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
@@ -65,7 +66,7 @@ class LoginState(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoginRules:
     """The configuration of a listener."""
 

@@ -7,7 +7,6 @@ import sys
 
 #: A process of its own, in which the table has one more row before anything else is imported.
 PROGRAM = """
-import dataclasses
 from ottla.protocol.records import compression
 from ottla.storage import log_config
 
@@ -22,12 +21,13 @@ exec(compile(source[end:], compression.__file__, "exec"), vars(compression))
 
 from importlib import reload
 import ottla.protocol.records.validate as validate
+from ottla.protocol.slotted import frozen
 from ottla.protocol.records import builder
 reload(validate)
 made = log_config.LogConfig
-log_config.LogConfig = dataclasses.make_dataclass(
-    "LogConfig", [("compression_brotli_level", int, added.level_default)], bases=(made,), frozen=True, slots=True
-)
+class LogConfig(made):
+    compression_brotli_level: "int" = added.level_default
+log_config.LogConfig = frozen(LogConfig)
 log_config.CODECS, log_config.TARGET_CODECS = compression.CODECS, compression.TARGET_CODECS
 
 from ottla.server.config.broker import BROKER_CONFIGS
