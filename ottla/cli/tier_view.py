@@ -9,7 +9,6 @@ from ottla.cli.output import Row
 from ottla.client import topics
 from ottla.client.admin_listeners import tier_states
 from ottla.client.cluster import ClusterClient
-from ottla.client.failures import Failure
 from ottla.client.tier_troubles import tier_troubles
 
 REMOTE_STORAGE = "remote.storage.enable"
@@ -30,8 +29,8 @@ async def tier_view(
 
     `local_offset` is the first offset on the leader's disk, `remote_offset` the last one that is copied; null if the broker does not know it.
     """
-    local = await _offsets(cluster, name, topics.EARLIEST_LOCAL, partitions)
-    remote = await _offsets(cluster, name, topics.LATEST_TIERED, partitions)
+    local = await topics.tier_offsets(cluster, name, topics.EARLIEST_LOCAL, partitions)
+    remote = await topics.tier_offsets(cluster, name, topics.LATEST_TIERED, partitions)
     states, _ = await tier_states(listeners, name)
     known = {state.get("partition"): state for state in states}
     fields: dict[int, Row] = {}
@@ -45,11 +44,3 @@ async def tier_view(
             "tier_waits": state.get("waits"),
         }
     return TierView(fields, [trouble.text for trouble in tier_troubles(states)])
-
-
-async def _offsets(cluster: ClusterClient, name: str, which: int, partitions: Sequence[int]) -> dict[int, int]:
-    try:
-        found = await topics.list_offsets(cluster, name, which, partitions)
-    except Failure:  # a broker from before KIP-405
-        return {}
-    return {index: offset for index, offset in found.items() if offset >= 0}

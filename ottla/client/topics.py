@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.client.cluster import BrokerTooOld, ClusterClient, Leaders, NoConnection
 from ottla.client.errors import ClusterError, check, code_of, failure
-from ottla.client.failures import Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.partitions import NO_LEADER, TopicPartition, by_topic
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.protocol.errors import ErrorCode
@@ -143,6 +143,17 @@ async def list_offsets(
     """Return per partition the first offset at or after `timestamp` (or EARLIEST, LATEST); -1 where there is none."""
     rows = await list_places(cluster, name, timestamp, partitions, isolation_level)
     return {index: offset for index, (offset, _) in rows.items()}
+
+
+async def tier_offsets(
+    cluster: ClusterClient, name: str, which: int, partitions: Iterable[int] | None = None
+) -> dict[int, int]:
+    """Return per partition the offset that is EARLIEST_LOCAL or LATEST_TIERED, as far as brokers know one: those from before KIP-405 do not."""
+    try:
+        found = await list_offsets(cluster, name, which, partitions)
+    except Failure:
+        return {}
+    return {index: offset for index, offset in found.items() if offset >= 0}
 
 
 async def list_places(

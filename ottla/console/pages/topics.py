@@ -102,6 +102,13 @@ def rows_of(sampler: Sampler, snapshot: ConsoleSnapshot) -> list[TopicRow]:
     ]
 
 
+class Starts(NamedTuple):
+    """The first offset of each partition, and the first one on its leader's disk: they differ with remote storage (KIP-405)."""
+
+    first: dict[int, int]
+    on_disk: dict[int, int]
+
+
 class Cell(NamedTuple):
     """A partition's replica on a broker: leader, in-sync, behind, adding (a reassignment copies it) or offline; its bytes, None if they are not known."""
 
@@ -121,16 +128,19 @@ async def topic_page(request: Request) -> Response:
     page = number(request, "page", 1, 1, 1_000_000)
     first = (page - 1) * PARTITIONS_A_PAGE
 
-    async def begin() -> dict[int, int]:
-        return await topics.list_offsets(site.access.panels, name, topics.EARLIEST)
+    async def begin() -> Starts:
+        first = await topics.list_offsets(site.access.panels, name, topics.EARLIEST)
+        return Starts(first, await topics.tier_offsets(site.access.panels, name, topics.EARLIEST_LOCAL))
 
     begins = await site.panels.show(("begin", name), begin)
+    starts = begins.value or Starts({}, {})
     picture = [
         {
             "index": index,
             "part": part,
             "cells": cells_of(site.sampler, snapshot, name, index, part),
-            "begin": (begins.value or {}).get(index),
+            "begin": starts.first.get(index),
+            "on_disk": starts.on_disk.get(index),
             "end": site.sampler.ends.get((name, index)),
         }
         for index, part in enumerate(parts[first : first + PARTITIONS_A_PAGE], first)
@@ -143,6 +153,7 @@ async def topic_page(request: Request) -> Response:
         picture=picture,
         nodes=sorted(snapshot.brokers.keys() | {node for part in parts for node in part.replicas}),
         begins=begins,
+        is_tiered=any(starts.first.get(index) != offset for index, offset in starts.on_disk.items()),
         page=page,
         last_page=max(1, -(-len(parts) // PARTITIONS_A_PAGE)),
         row=next(row for row in rows_of(site.sampler, snapshot) if row.name == name),

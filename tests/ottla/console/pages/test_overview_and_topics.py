@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
+from ottla.client.topics import EARLIEST_LOCAL
 from ottla.console.site import FOLDER
 from ottla.console.texts import FILTERS
 from tests.ottla.conftest import Cli
-from tests.ottla.console.conftest import Open, csrf_of
+from tests.ottla.console.conftest import Open, csrf_of, eventually
 
 
 async def test_the_overview_says_what_serves_and_what_is_wrong(open_console: Open) -> None:
@@ -68,6 +69,21 @@ async def test_a_topic_that_was_made_since_the_last_sample_is_found(open_console
     name, second = cli.topic(), cli.topic()
     assert (await client.get(f"/topics/{name}/records")).status_code == 200
     assert (await client.get(f"/topics/{second}")).status_code == 200
+
+
+async def test_a_log_whose_beginning_is_in_remote_storage_has_both_starts(
+    open_console: Open, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, name = await open_console(), cli.topic()
+    assert "First on disk" not in (await client.get(f"/topics/{name}")).text
+
+    async def later(cluster: object, topic: str, which: int) -> dict[int, int]:
+        assert (topic, which) == (name, EARLIEST_LOCAL)
+        return {0: 4_217}
+
+    monkeypatch.setattr("ottla.client.topics.tier_offsets", later)
+    page = await eventually(client, f"/topics/{name}", "First on disk")
+    assert "4,217</td>" in page
 
 
 async def test_settings_show_where_a_value_comes_from_and_are_changed_in_their_row(
