@@ -42,7 +42,7 @@ class BrokerTiers:
         topic = MetadataTopic(world, configs, metadata, replicas, channels, controller, writes)
         self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, self._counts)
         self.fetches = RemoteFetches(TierReads(world, configs, self.driver, self._counts))
-        replicas.fetchers.take_states_from(StoredStates(world, configs, self.driver))
+        replicas.fetchers.take_states_from(StoredStates(world, configs, self.driver, self._counts))
         replicas.listeners.append(self.driver)
 
     async def start(self) -> None:

@@ -26,6 +26,8 @@ class TierCount(IntEnum):
     FETCHES = 5
     FETCHED_BYTES = 6
     FETCH_ERRORS = 7
+    STATES = 8
+    STATE_ERRORS = 9
 
 
 class TierCounts:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, StoreCalls, TierFailure, TierStore, name_of
+from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_segments import RemoteSegment, TieredPartition
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, place_of_partition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -25,8 +26,8 @@ FOLLOWERS = "remote.log.manager.follower.thread.pool.size"
 class StoredStates:
     """The states of logs at the ends of their remote segments, for `broker/replication/remote_start.py`."""
 
-    def __init__(self, world: World, configs: BrokerConfigs, driver: TierDriver) -> None:
-        self._configs, self._driver = configs, driver
+    def __init__(self, world: World, configs: BrokerConfigs, driver: TierDriver, counts: TierCounts) -> None:
+        self._configs, self._driver, self._counts = configs, driver, counts
         self._calls = StoreCalls(world, "tier states", configs[FOLLOWERS])
 
     @property
@@ -41,6 +42,16 @@ class StoredStates:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or what `is_leaders` raises.
         """
+        self._counts.add(partition.topic, TierCount.STATES)
+        try:
+            return await self._restored(partition, offset, is_leaders)
+        except KafkaError:
+            self._counts.add(partition.topic, TierCount.STATE_ERRORS)
+            raise
+
+    async def _restored(
+        self, partition: Partition, offset: int, is_leaders: Callable[[int, int], Awaitable[bool]]
+    ) -> Restored:
         segments, place = self._driver.segments_of(partition), place_of_partition(partition)
         if segments is None:
             self._driver.look()

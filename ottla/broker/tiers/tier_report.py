@@ -26,6 +26,8 @@ COUNTS: tuple[tuple[str, str, TierCount], ...] = (
     ("remotefetchrequests", "Reads of remote storage for fetches", TierCount.FETCHES),
     ("remotefetchbytes", "Bytes read from remote storage for fetches", TierCount.FETCHED_BYTES),
     ("remotefetcherrors", "Reads of remote storage that have failed", TierCount.FETCH_ERRORS),
+    ("buildremotelogauxstaterequests", "States that a follower has asked remote storage for", TierCount.STATES),
+    ("buildremotelogauxstateerrors", "Such states that it did not get", TierCount.STATE_ERRORS),
 )
 
 

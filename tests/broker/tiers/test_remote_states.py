@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, TierFailure, name_of
+from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments, RemoteState, changed, started
 from ottla.broker.tiers.remote_states import FOLLOWERS, FROM_LAST_TIERED, StoredStates, read_state
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
@@ -71,7 +72,9 @@ class Asked:
         return self.ends.get(epoch, -1) > offset
 
 
-def states_of(store: MemoryStore, copies: Sequence[RemoteSegment] | None) -> tuple[StoredStates, list[str]]:
+def states_of(
+    store: MemoryStore, copies: Sequence[RemoteSegment] | None, counts: TierCounts | None = None
+) -> tuple[StoredStates, list[str]]:
     segments, rounds = (None if copies is None else RemoteSegments()), list[str]()
     for remote in copies or ():
         assert segments is not None
@@ -84,7 +87,7 @@ def states_of(store: MemoryStore, copies: Sequence[RemoteSegment] | None) -> tup
     driver: Any = SimpleNamespace(segments_of=lambda _: segments, store=opened, look=lambda: rounds.append("soon"))
     configs: Any = {FROM_LAST_TIERED: False, FOLLOWERS: 2, CALL_TIMEOUT: 1_000}
     world: Any = SimpleNamespace(workers=AtOnce())
-    return StoredStates(world, configs, driver), rounds
+    return StoredStates(world, configs, driver, counts or TierCounts()), rounds
 
 
 PARTITION: Any = SimpleNamespace(topic=PLACE.topic, topic_id=PLACE.topic_id, index=PLACE.partition)
@@ -103,12 +106,14 @@ def test_of_two_copies_the_one_of_the_leaders_history_is_taken(tmp_path: Path) -
 
 def test_with_none_of_the_leaders_history_or_without_metadata_the_follower_waits(tmp_path: Path) -> None:
     log, store = two_epochs(tmp_path), MemoryStore()
-    states, rounds = states_of(store, [copied(log, 0, store)])
+    counts = TierCounts()
+    states, rounds = states_of(store, [copied(log, 0, store)], counts)
     for leader, offset in ((Asked((0, 3)), 1), (Asked((0, 99)), 39)):
         with pytest.raises(KafkaError) as fault:
             asyncio.run(states.restored(PARTITION, offset, leader))
         assert fault.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert not rounds
+    assert (counts.of_all[TierCount.STATES], counts.of_all[TierCount.STATE_ERRORS]) == (2, 2)
     states, rounds = states_of(store, None)
     with pytest.raises(KafkaError, match="not loaded yet"):
         asyncio.run(states.restored(PARTITION, 1, Asked((0, 99))))
