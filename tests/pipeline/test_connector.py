@@ -218,6 +218,7 @@ def test_values_of_a_stock_avro_serializer_are_columns_by_the_latest_schema(spar
 # -- Segment files ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compat
 def test_segment_files_have_the_rows_of_the_wire_up_to_the_high_watermark(spark: Any) -> None:
     with Cluster(1, properties={"log.segment.bytes": "20000", "log.index.interval.bytes": "1000"}) as cluster:
         node = Node(cluster.bootstrap)

@@ -48,6 +48,7 @@ def set_of(config: Config, **settings: str) -> Config:
     return config
 
 
+@pytest.mark.compat
 def test_a_micro_batch_holds_no_more_offsets_than_allowed(spark: Any, node: Node, tmp_path: Path) -> None:
     config = set_of(node.config(tmp_path), max_offsets_per_trigger="40", min_partitions="2")
     topics.ensure(config)

@@ -24,6 +24,9 @@ from tests.rules.sources import (
 #: What a broker may see of the controller.
 SEEN_BY_BROKER = tuple(f"ottla.controller.{name}" for name in ("metadata", "raft", "node", "runtime"))
 
+#: `ottla dev --faults` imports the test kit in the function that starts such nodes.
+WITH_FAULTS = "ottla/cli/commands/dev.py"
+
 #: 2^15 sets of names are looked at in half a second.
 NAMES_MAX = 15
 
@@ -202,6 +205,17 @@ def test_a_broker_sees_little_of_the_controller() -> None:
         if source.package == "broker"
         for line, name in imported_modules(source.tree)
         if package_of(name) == "controller" and not name.startswith(SEEN_BY_BROKER)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_a_development_cluster_knows_of_the_test_kit() -> None:
+    wrong = [
+        f"{source.path}:{line} imports {name}"
+        for source in sources()
+        if not source.module.startswith("ottla.testing") and source.path != WITH_FAULTS
+        for line, name in imported_modules(source.tree)
+        if name.startswith("ottla.testing")
     ]
     assert not wrong, "\n".join(wrong)
 

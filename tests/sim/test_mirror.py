@@ -131,7 +131,7 @@ is_noticed = noticed_by(play, MirrorBroken, MUTANTS)
 
 
 #: The first seed that notices these is a long one.
-LONG_SEEDS = ("stale_rows", "no_epochs")
+LONG_SEEDS = ("stale_rows", "no_epochs", "checkpoints_go_forward", "ends_are_not_asked")
 
 
 @pytest.mark.parametrize(
