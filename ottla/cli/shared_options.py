@@ -8,6 +8,7 @@ from ottla.cli.app import Parameter, option_group
 from ottla.cli.application import ConnectionOptions
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.records.compression import CodecName
+from ottla.server.address import Address, NoAddress, parse_address
 
 #: The help of options that are a text for one cluster, and a list for several clusters of a console.
 ADMIN_HELP = "ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."
@@ -59,3 +60,15 @@ class HttpsOptions:
 
 
 TARGET, HTTPS = TargetOptions(), HttpsOptions()
+
+
+def read_address(option: str, text: str, *, is_own: bool = False) -> Address:
+    """Return the address of an option; that of a listener may have no host, and port 0.
+
+    Raises:
+        CommandFailed: it is none.
+    """
+    try:
+        return parse_address(text, any_host=is_own, port_min=0 if is_own else 1)
+    except NoAddress as wrong:
+        raise CommandFailed(f"{option}: {wrong}", f"for example {option} localhost:9092", USAGE) from None

@@ -48,7 +48,7 @@ class Guard:
     def __init__(self, app: App, options: ConsoleOptions) -> None:
         self._app = app
         self._options = options
-        self._rules = HttpRules(options.host_names(), FORMS, is_tls=bool(options.tls_cert), url=options.url)
+        self._rules = HttpRules(options.host_names(), FORMS, is_tls=bool(options.cert), url=options.url)
         self._key = secrets.token_bytes(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

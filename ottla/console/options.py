@@ -12,8 +12,7 @@ from ottla.client.failures import Failure, Kind
 from ottla.console.roles import ConsoleUser, Role, role_of
 from ottla.server.hosts import LOOPBACK, is_loopback
 
-HOST = "127.0.0.1"
-PORT = 9490
+LISTEN = "127.0.0.1:9490"
 LOGIN_FILE_BYTES_MAX = 64 * 1024
 NAME_CHARS_MAX = 100
 LINE = "USER:ROLE:PASSWORD, with the role viewer, operator or administrator"
@@ -62,15 +61,16 @@ class ConsoleOptions:
     name: str = ""
     properties: dict[str, str] = field(default_factory=dict)
     config: str | None = None
-    host: str = HOST
-    port: int = PORT
+    host: str = "127.0.0.1"
+    port: int = 0
     allow_changes: bool = False
     login: ConsoleLogin = ConsoleLogin()
     allowed_hosts: tuple[str, ...] = ()
     #: How browsers reach it through a proxy.
     url: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    #: A certificate chain and its key in PEM.
+    cert: str | None = None
+    key: str | None = None
     registry: str | None = None
     #: The file with the registry's login.
     registry_config: str | None = None
@@ -82,11 +82,11 @@ class ConsoleOptions:
 
     @property
     def scheme(self) -> str:
-        return "https" if self.tls_cert else "http"
+        return "https" if self.cert else "http"
 
     @property
     def is_reached_by_tls(self) -> bool:
-        return bool(self.tls_cert) or (self.url or "").startswith("https:")
+        return bool(self.cert) or (self.url or "").startswith("https:")
 
     def host_names(self) -> frozenset[str]:
         """Return the names that a browser may use for this console: another one is a page elsewhere that points its name here."""
@@ -101,20 +101,16 @@ class ConsoleOptions:
         """Raise for what is unsafe without having been asked for.
 
         Raises:
-            Failure: other machines could look at the cluster without a login, or a file of TLS is missing.
+            Failure: other machines could look at the cluster without a login, or the URL is none.
         """
         if not is_loopback(self.host) and not self.login.required and not no_login:
             raise Failure(
-                f"--host {self.host} is for other machines, and there is no login",
+                f"--listen {self.host}:{self.port} is for other machines, and there is no login",
                 "pass --login-file or --token-file, or --no-login if a proxy asks for one",
                 Kind.WRONG,
             )
         if self.url is not None and not is_url(self.url):
             raise Failure(f"--url {self.url!r} is no URL", "for example https://console.example.com", Kind.WRONG)
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise Failure("--tls-cert and --tls-key belong together", None, Kind.WRONG)
-        if not 0 <= self.port < 65536:
-            raise Failure(f"--port {self.port} is no port", None, Kind.WRONG)
 
 
 def is_url(text: str) -> bool:

@@ -141,10 +141,9 @@ def http_server(app: App, options: ConsoleOptions) -> HttpServer:
     return HttpServer(
         app,
         CONNECTIONS_MAX,
-        certificate=options.tls_cert,
-        key=options.tls_key,
+        certificate=options.cert,
+        key=options.key,
         stop_s=STOP_S_MAX,
-        tls_options="--tls-cert and --tls-key",
     )
 
 
@@ -152,9 +151,9 @@ async def serve(clusters: Sequence[ConsoleOptions], ready: Callable[[str], None]
     """Serve the pages of these clusters until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
     options = clusters[0]
     with ExitStack() as stack:
-        listening = listen(options.host, options.port, "take another one: --port 0 for a free one")
+        listening = listen(options.host, options.port, "take another one: --listen HOST:0 for a free one")
         sockets = [stack.enter_context(sock) for sock in listening]
-        url = f"{options.scheme}://{Address(options.host.strip('[]'), sockets[0].getsockname()[1])}/"
+        url = f"{options.scheme}://{Address(options.host or 'localhost', sockets[0].getsockname()[1])}/"
         async with application(*clusters) as app:
             server = http_server(app, options)
             loop = asyncio.get_running_loop()

@@ -74,7 +74,8 @@ def running_console(
     Raises:
         Failure: its packages are not installed, or its port is in use. It has written why to standard error.
     """
-    command = [sys.executable, "-m", "ottla", "console", "--bootstrap", bootstrap(nodes), "--port", str(port)]
+    command = [sys.executable, "-m", "ottla", "console", "--bootstrap", bootstrap(nodes)]
+    command += ["--listen", f"{HOST}:{port}"]
     for node in nodes:
         command += ["--admin", f"{node.id}@{HOST}:{node.admin_port}"]
     if mode == CHANGES:

@@ -33,9 +33,8 @@ class HttpServer(uvicorn.Server):
         key: str | None = None,
         keep_alive_s: int = 5,
         stop_s: int = 5,
-        tls_options: str = "--cert and --key",
     ) -> None:
-        """Take an application, and where TLS is served files of PEM, which `tls_options` have named.
+        """Take an application, and where TLS is served files of PEM, which the options --cert and --key have named.
 
         Raises:
             Failure: they cannot be read, or do not belong together.
@@ -43,7 +42,7 @@ class HttpServer(uvicorn.Server):
         try:
             self._certificate = None if certificate is None else ServedCertificate(certificate, key)
         except OSError as fault:
-            raise Failure(f"{tls_options} cannot be used: {fault}", None, Kind.WRONG) from None
+            raise Failure(f"--cert and --key cannot be used: {fault}", None, Kind.WRONG) from None
         self.connections = HttpConnections(
             connections_max, None if self._certificate is None else self._certificate.context
         )

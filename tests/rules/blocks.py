@@ -145,7 +145,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "docs/CONSOLE.md": {
             "pip install '.[console]'": f"{INDEX}: tests/ottla/cli/test_dev.py starts the console beside a cluster",
             "ottla context set prod -b kafka-1:9092 --config prod.properties": f"{HOSTS}: tests/ottla/cli/commands/test_console.py",
-            "ottla console --host 0.0.0.0 --login-file users --tls-cert cert.pem --tls-key key.pem": (
+            "ottla console --listen 0.0.0.0:9490 --login-file users --cert cert.pem --key key.pem": (
                 "files of these names: tests/ottla/cli/commands/test_console.py makes its own"
             ),
         },

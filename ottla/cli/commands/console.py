@@ -13,11 +13,18 @@ from typing import Annotated
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, chosen, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
-from ottla.cli.shared_options import ADMIN_HELP, ADMIN_PORT_HELP, REGISTRY_CONFIG_HELP
+from ottla.cli.shared_options import (
+    ADMIN_HELP,
+    ADMIN_PORT_HELP,
+    HTTPS,
+    REGISTRY_CONFIG_HELP,
+    HttpsOptions,
+    read_address,
+)
 from ottla.client.admin_listeners import AdminAddresses, parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.values import number_in
-from ottla.console.options import HOST, PORT, ConsoleOptions, read_login
+from ottla.console.options import LISTEN, ConsoleOptions, read_login
 from ottla.local.running import admin_listeners
 
 app = App("console", "A web page for a Kafka cluster: look at it, and change it if you allow it.")
@@ -28,8 +35,9 @@ main = partial(run, app)
 @app.default
 async def console(
     *,
-    host: Annotated[str, Parameter(help="The address that browsers connect to; other machines need a login.")] = HOST,
-    port: Annotated[int, Parameter(help="Its port; 0 takes a free one.")] = PORT,
+    listen: Annotated[
+        str, Parameter(help="HOST:PORT that browsers connect to, port 0 takes a free one; other machines need a login.")
+    ] = LISTEN,
     allow_changes: Annotated[
         bool, Parameter(help="Let pages change the cluster, each change after a confirmation.")
     ] = False,
@@ -42,9 +50,8 @@ async def console(
     token_file: Annotated[
         str | None, Parameter(help="A file with a token of an administrator: the password of any user.")
     ] = None,
-    no_login: Annotated[bool, Parameter(help="No login although --host is for other machines.")] = False,
-    tls_cert: Annotated[str | None, Parameter(help="A PEM file: serve https.")] = None,
-    tls_key: Annotated[str | None, Parameter(help="The PEM file of its key.")] = None,
+    no_login: Annotated[bool, Parameter(help="No login although --listen is for other machines.")] = False,
+    https: HttpsOptions = HTTPS,
     allowed_host: Annotated[
         list[str] | None, Parameter(help="A further name by which browsers reach the console.")
     ] = None,
@@ -80,6 +87,8 @@ async def console(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Serve the console until Ctrl-C. It only looks, and only from this machine, unless options say otherwise."""
+    https.check()
+    host, port = read_address("--listen", listen, is_own=True)
     need_extra("console", "the console")
     # Imported late: these are the extra's packages.
     from ottla.console.server import serve
@@ -99,8 +108,8 @@ async def console(
         login=read_login(login_file, token_file),
         allowed_hosts=tuple(allowed_host or ()),
         url=url,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
+        cert=https.cert,
+        key=https.key,
         interval_s=max(0.5, interval),
     )
     admins, ports, urls, files, locations = (

@@ -24,7 +24,7 @@ from ottla.cli.application import (
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.cli.progress import ProgressLine
-from ottla.cli.shared_options import TARGET, CreatedReplicas, TargetOptions
+from ottla.cli.shared_options import TARGET, CreatedReplicas, TargetOptions, read_address
 from ottla.cli.units import duration_text, size_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError
@@ -37,7 +37,7 @@ from ottla.mirror.options import Clusters, MirrorOptions
 from ottla.mirror.positions import Positions
 from ottla.mirror.progress import families, lag_rows
 from ottla.mirror.worker import Worker
-from ottla.server.address import Address, NoAddress, parse_address
+from ottla.server.address import Address
 from ottla.server.admin import AdminServer, Check
 from ottla.server.loop_watch import watched
 from ottla.server.metrics import Registry
@@ -163,7 +163,7 @@ async def run_worker(
             raise CommandFailed(f"{option} {seconds:g} is below {SECONDS_MIN:g}", None, USAGE)
     if not 0 < session_timeout_ms < 2**31:
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
-    metrics_at = None if metrics is None else _metrics_address(metrics)
+    metrics_at = None if metrics is None else read_address("--metrics", metrics, is_own=True)
     options = MirrorOptions(
         chosen.names(source, target),
         chosen.selection(),
@@ -326,13 +326,6 @@ def _sides(
     if one.bootstrap is None and one.config is None and one.context is None:
         one = ConnectionOptions(None, None, source, one.timeout)
     return one, other
-
-
-def _metrics_address(text: str) -> Address:
-    try:
-        return parse_address(text, any_host=True, port_min=0)
-    except NoAddress as fault:
-        raise CommandFailed(f"--metrics {fault}", None, USAGE) from None
 
 
 @asynccontextmanager

@@ -15,9 +15,9 @@ from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.application import chosen, run
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note
-from ottla.cli.shared_options import ServerKey
+from ottla.cli.shared_options import ServerKey, read_address
 from ottla.client.security import check_names, peer_security
-from ottla.server.address import Address, NoAddress, parse_address
+from ottla.server.address import Address
 from ottla.server.network.handshakes import ServerSide, keep_asked_name
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import RealWorld, World
@@ -136,18 +136,6 @@ async def proxied(world: World, listen: str, to: str, tap: Tap, security: ProxyS
         yield proxy
     finally:
         await proxy.close()
-
-
-def read_address(option: str, text: str, *, is_own: bool = False) -> Address:
-    """Return the address of an option; that of a listener may have no host, and port 0.
-
-    Raises:
-        CommandFailed: it is none.
-    """
-    try:
-        return parse_address(text, any_host=is_own, port_min=0 if is_own else 1)
-    except NoAddress as wrong:
-        raise CommandFailed(f"{option}: {wrong}", f"for example {option} localhost:9092", USAGE) from None
 
 
 async def until_interrupted() -> None:

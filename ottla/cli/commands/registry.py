@@ -16,11 +16,10 @@ from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.output import note
-from ottla.cli.shared_options import HTTPS, HttpsOptions
+from ottla.cli.shared_options import HTTPS, HttpsOptions, read_address
 from ottla.client.cluster import ClusterClient
 from ottla.registry.election import SESSION_MS, Identity
 from ottla.registry.members import check_secret
-from ottla.server.address import NoAddress, parse_address
 from ottla.server.hosts import is_loopback
 
 T = TypeVar("T")
@@ -85,8 +84,8 @@ async def registry(
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
     if acl is not None and users is None:
         raise CommandFailed("--acl needs --users", "permissions are for the names of logins", USAGE)
-    host, port = _address("--listen", listen)
-    reached = _address("--advertise", advertise) if advertise is not None else (_own_name(host), port)
+    host, port = read_address("--listen", listen, is_own=True)
+    reached = read_address("--advertise", advertise) if advertise is not None else (_own_name(host), port)
     need_extra("registry", "the registry")
     # Imported late: no other command needs HTTP, TLS and the server.
     from ottla.registry import server
@@ -119,13 +118,6 @@ def _ready(url: str, offset: int) -> None:
     print(f"schema registry at {url}", flush=True)
     if not offset:
         note(f"an example: curl {url}/subjects")
-
-
-def _address(option: str, text: str) -> tuple[str, int]:
-    try:
-        return parse_address(text, port_min=0)
-    except NoAddress as fault:
-        raise CommandFailed(f"{option} {fault}", None, USAGE) from None
 
 
 def _own_name(host: str) -> str:

@@ -13,9 +13,10 @@ from typing import Annotated, BinaryIO, cast
 
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import Output, run
-from ottla.cli.commands.record import SECURITY, Listen, ProxySecurity, To, proxied, read_address, until_interrupted
+from ottla.cli.commands.record import SECURITY, Listen, ProxySecurity, To, proxied, until_interrupted
 from ottla.cli.errors import FAILED, OK
 from ottla.cli.output import note
+from ottla.cli.shared_options import read_address
 from ottla.server.world import RealWorld
 from ottla.traffic.masking import Masking
 from ottla.traffic.recorder import Recorder, Spool

@@ -8,12 +8,11 @@ from functools import partial
 from typing import Annotated
 
 from ottla.cli.app import Parameter
-from ottla.cli.errors import USAGE, CommandFailed, need_extra
+from ottla.cli.errors import need_extra
 from ottla.cli.output import note
-from ottla.cli.shared_options import HTTPS, HttpsOptions
+from ottla.cli.shared_options import HTTPS, HttpsOptions, read_address
 from ottla.cli.table_options import At, StoreOptions, location_of, store_options
 from ottla.client.failures import Failure, Kind
-from ottla.server.address import NoAddress, parse_address
 from ottla.server.hosts import is_loopback
 
 TOKEN_BYTES = 32
@@ -41,10 +40,7 @@ async def serve(
     An engine reads data files from the store itself, with credentials of its own.
     """
     https.check()
-    try:
-        host, port = parse_address(listen, port_min=0)
-    except NoAddress as fault:
-        raise CommandFailed(f"--listen {fault}", None, USAGE) from None
+    host, port = read_address("--listen", listen, is_own=True)
     location, options = location_of(at), store_options(option)
     need_extra("tables", "ottla table serve")
     from ottla.registry.access import Access, read_users

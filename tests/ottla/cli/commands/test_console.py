@@ -34,9 +34,10 @@ def test_a_cluster_with_a_console_serves_pages_and_both_end_together(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("--host", "0.0.0.0"), USAGE, "there is no login"),
+        (("--listen", "0.0.0.0:0"), USAGE, "there is no login"),
         (("--admin", "kafka:9644"), USAGE, "is not ID@HOST:PORT"),
-        (("--tls-cert", "x.pem"), USAGE, "belong together"),
+        (("--cert", "x.pem"), USAGE, "belong together"),
+        (("--listen", "127.0.0.1:65536"), USAGE, "is not from 0 to 65535"),
         (("--registry", "localhost"), USAGE, "is no URL"),
         (("--registry-config", "login"), USAGE, "--registry-config needs --registry"),
         (("--registry", "http://localhost", "--registry-config", "/no"), USAGE, "--registry-config: "),
@@ -50,7 +51,7 @@ def test_a_cluster_with_a_console_serves_pages_and_both_end_together(tmp_path: P
 def test_wrong_options_say_what_to_write(
     arguments: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["console", "--port", "0", *arguments]) == code
+    assert main(["console", *arguments]) == code
     assert text in capsys.readouterr().err
 
 
@@ -65,8 +66,8 @@ def test_clusters_of_contexts_have_a_switch_and_changes_have_names_in_the_log(cl
         "west",
         "--clusters",
         "east",
-        "--port",
-        "0",
+        "--listen",
+        "127.0.0.1:0",
         "--allow-changes",
         "--login-file",
         str(users),
@@ -99,7 +100,7 @@ def test_clusters_of_contexts_have_a_switch_and_changes_have_names_in_the_log(cl
 
 def test_the_listeners_of_a_local_cluster_need_not_be_named(cli: Cli) -> None:
     topic, environment = cli.topic(), os.environ | {"XDG_STATE_HOME": cli.state}
-    arguments = command("console", "-b", cli.bootstrap, "--port", "0")
+    arguments = command("console", "-b", cli.bootstrap, "--listen", "localhost:0")
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as console:
         assert console.stdout is not None
         url = console.stdout.readline().strip()
@@ -116,5 +117,5 @@ def test_a_port_that_is_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> N
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert main(["console", "-b", "127.0.0.1:1", "--port", str(port)]) == FAILED
+        assert main(["console", "-b", "127.0.0.1:1", "--listen", f"127.0.0.1:{port}"]) == FAILED
     assert f"cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
