@@ -30,8 +30,7 @@ def main(arguments: list[str]) -> int:
     if sum(getattr(options, action) for action in ACTIONS) != 1:
         parser.usage_error("Command must include exactly one action: --alter, --delete, --describe or --list.")
     if options.alter and bool(options.name) == options.generate_name:
-        what = "One of" if not options.name else "Only one of"
-        parser.usage_error(f"{what} --name or --generate-name must be specified with --alter.")
+        parser.usage_error("One of --name or --generate-name must be specified with --alter.")
     if options.delete and not options.name:
         parser.usage_error("A client metrics resource name must be specified with --delete.")
     for action in ("delete", "describe", "list"):

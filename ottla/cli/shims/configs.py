@@ -193,7 +193,7 @@ async def describe(cluster: ClusterClient, entities: list[Entity], everything: b
         return 0
     names = [head.name] if head.name is not None else await _names(cluster, head.type)
     for name in names:
-        if name and head.name is not None and not await _exists(cluster, head.type, name):
+        if name and head.name is not None and not everything and not await _exists(cluster, head.type, name):
             print(f"The {head.type[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
             continue
         if name == DEFAULT:
@@ -201,6 +201,8 @@ async def describe(cluster: ClusterClient, entities: list[Entity], everything: b
         else:
             print(f"{'All' if everything else 'Dynamic'} configs for {head.type[:-1]} {name} are:")
         kind = KINDS[head.type]
+        if head.type == "topics" and everything and not await _exists(cluster, head.type, name):
+            raise rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # brokers send no words with it
         source = DEFAULT_BROKERS_SOURCE if head.type == "brokers" and name == DEFAULT else kind.source
         for entry in await describe_configs(cluster, kind.client_kind, name or "", None):
             if everything or entry.config_source == source:
@@ -230,7 +232,7 @@ async def _names(cluster: ClusterClient, kind: str) -> list[str]:
 
 
 async def _exists(cluster: ClusterClient, kind: str, name: str) -> bool:
-    return kind in ("brokers", "broker-loggers") or name in await _names(cluster, kind)
+    return name in await _names(cluster, kind)
 
 
 async def _describe_quotas(cluster: ClusterClient, entities: list[Entity]) -> None:
@@ -267,6 +269,10 @@ async def alter(cluster: ClusterClient, entities: list[Entity], added: dict[str,
         if not added.keys().isdisjoint(removed):
             raise rejected(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         changes: dict[str, str | None] = {**added, **dict.fromkeys(removed)}
+        if head.type == "broker-loggers":
+            known = {entry.name for entry in await describe_configs(cluster, KINDS[head.type].client_kind, name, None)}
+            if unknown := [logger for logger in (*removed, *added) if logger not in known]:
+                raise Unusable(f"Invalid broker logger(s): {','.join(unknown)}")
         await alter_configs(cluster, KINDS[head.type].client_kind, name, changes)
     elif len(entities) == 1 and head.type == "users" and not {*added, *removed} <= set(USER_QUOTAS):
         await _alter_scram(cluster, name, added, removed)

@@ -15,7 +15,7 @@ from ottla.cli.shims.group_commands import (
     print_deletion,
     run_command,
 )
-from ottla.cli.shims.tool import ToolParser, given, int64, table
+from ottla.cli.shims.tool import ToolParser, given, table
 from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.groups import GroupDescription, GroupMember
@@ -32,6 +32,18 @@ NO_ACTION = (
     "either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are scripting "
     "this command and want to keep the current default behavior without prompting."
 )
+#: The messages of RE2, and those of its translation into Java where they are others.
+RE2J = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "unexpected )": "regexp/syntax: internal error",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
 
@@ -46,7 +58,7 @@ def main(arguments: list[str]) -> int:
     parser.lists("group", "topic")
     parser.add_argument("--state", nargs="?", const="")
     parser.add_argument("--type", nargs="?", const="")
-    parser.add_argument("--timeout", type=int64, default=30_000)
+    parser.add_argument("--timeout", default="30000")
     options = parser.parse(arguments)
     check_options(parser, options)
     return run_command(parser, options, lambda cluster: _run(cluster, options), "consumer")
@@ -136,9 +148,11 @@ async def _validate_regex(cluster: ClusterClient, text: str) -> int:
     try:
         compiled(text)  # by the broker's engine
     except ValueError as wrong:
-        print(f'The regex "{text}" is invalid: {wrong}.')
+        why = str(wrong)
+        said = next((theirs for ours, theirs in RE2J.items() if why.startswith(ours)), why.partition(":")[0])
+        print(f"The regular expression `{text}` is invalid: {said}.")
     else:
-        print(f'The regex "{text}" is valid.')
+        print(f"The regular expression `{text}` is valid.")
     return 0
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.exceptions import exception, reason
 from ottla.cli.shims.tool import ToolParser, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
@@ -25,7 +25,7 @@ PLACES = {
     "earliest-pending-upload": -6,
 }
 CHOICES = " / ".join(f"{number} or {name}" for name, number in PLACES.items())
-_RULE = re.compile(r"([^:,]*)(?::(?:([0-9]+)|(?:([0-9]+)-([0-9]*))|(?:-([0-9]+)))?)?")
+_RULE = re.compile(r"([^:,]*)(?::(?:([0-9]+)|(?:([0-9]+)-([0-9]*))|(?:-([0-9]*)))?)?")
 
 Wanted = Callable[[str, int], bool]
 
@@ -58,10 +58,29 @@ async def show(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if not found:
         raise CommandFailed("Could not match any topic-partitions with the specified filters")
     for name, indexes in sorted(found.items()):
-        for index, offset in (await topics.list_offsets(cluster, name, timestamp, indexes)).items():
+        for index, offset in (await _offsets(cluster, name, timestamp, indexes)).items():
             if offset >= 0:
                 print(f"{name}:{index}:{offset}")
     return 0
+
+
+async def _offsets(cluster: ClusterClient, name: str, timestamp: int, indexes: list[int]) -> dict[int, int]:
+    """Return the offsets of the partitions; those whose leader answers with an error are named on standard error, and left out."""
+    try:
+        return await topics.list_offsets(cluster, name, timestamp, indexes)
+    except Failure as failure:
+        if failure.code is None:
+            raise
+        if len(indexes) == 1:
+            print(
+                f"Skip getting offsets for topic-partition {name}-{indexes[0]} due to error: {exception(failure)}",
+                file=sys.stderr,
+            )
+            return {}
+    found: dict[int, int] = {}
+    for index in indexes:
+        found |= await _offsets(cluster, name, timestamp, [index])
+    return found
 
 
 def _timestamp(text: str) -> int:

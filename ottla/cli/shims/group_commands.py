@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import NoReturn, TypeVar
 
 from ottla.cli.shims.exceptions import exception, reason, rejected
-from ottla.cli.shims.tool import ToolParser, Unusable, table, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, int64, table, with_cluster
 from ottla.client import groups
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
@@ -20,9 +20,14 @@ SCOPES = "[all-groups], [group]"
 def run_command(
     parser: ToolParser, options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[int]], kind: str
 ) -> int:
-    """Run the action of a tool for groups of this kind, and print why it failed."""
+    """Run the action of a tool for groups of this kind, and print why it failed. The option --timeout is read as late as there."""
     try:
-        return with_cluster(options, work, options.timeout)
+        timeout_ms = int64(options.timeout)
+    except ValueError:
+        print(f"\nError: Executing {kind} group command failed due to {wrong_number('timeout', options.timeout)}")
+        return 0
+    try:
+        return with_cluster(options, work, timeout_ms)
     except Unusable as wrong:
         parser.usage_error(str(wrong))
     except Failure as failure:
@@ -30,6 +35,10 @@ def run_command(
         print(f"\nError: Executing {kind} group command failed due to {said}")
         # Kafka's tools exit with 0 after this, too; scripts that check the exit code expect that.
         return 0 if failure.code is not None else 1
+
+
+def wrong_number(option: str, text: str) -> str:
+    return f"Cannot parse argument '{text}' of option {option}"
 
 
 def chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
@@ -71,8 +80,8 @@ async def described(cluster: ClusterClient, name: str, describe: Callable[[Clust
     try:
         return await describe(cluster, name)
     except Failure as failure:
-        if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
-            not_found(name)
+        if failure.code == ErrorCode.GROUP_ID_NOT_FOUND and failure.message == ErrorCode.GROUP_ID_NOT_FOUND.message:
+            not_found(name)  # the broker has not said it in words, such as "Group g is not a share group."
         raise
 
 

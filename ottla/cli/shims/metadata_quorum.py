@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, with_cluster
+from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, uuid_bytes, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import Quorum, add_voter, describe_cluster, describe_quorum_nodes, remove_voter
 from ottla.client.failures import Failure
 from ottla.protocol.messages.describe_quorum import ReplicaState
-from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.address import NoAddress, parse_address
 
@@ -172,7 +172,7 @@ async def _remove(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if options.controller_id < 0:
         raise Unusable(f"Invalid negative --controller-id: {options.controller_id}")
     try:
-        directory_id = uuid_from_str(options.controller_directory_id)
+        directory_id = uuid_bytes(options.controller_directory_id)
     except ValueError as wrong:
         raise Unusable(f"Failed to parse --controller-directory-id: {wrong}") from None
     if not options.dry_run:

@@ -8,8 +8,9 @@ import io
 from collections.abc import Iterable
 
 from ottla.cli.shims.exceptions import exception_name, message, rejected
+from ottla.cli.shims.group_commands import wrong_number
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
-from ottla.cli.shims.tool import Unusable, given, int32, int64, table
+from ottla.cli.shims.tool import Unusable, given, int32, int64, java_split, table
 from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
@@ -80,10 +81,14 @@ async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[Top
     found: list[TopicPartition] = []
     known = {topic.name: topic for topic in (await cluster.metadata(None)).topics}
     for text in texts:
-        name, _, indexes = text.partition(":")
-        if indexes:
-            asked = [(name, _partition(index, text)) for index in indexes.split(",")]
-            there = {part.partition_index for part in known[name].partitions} if name in known else set()
+        name, indexes = name_and_indexes(text)
+        if indexes is not None:
+            asked = [(name, index) for index in indexes]
+            if name not in known:
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                why = f"java.util.concurrent.ExecutionException: {exception_name(unknown)}: {message(unknown)}"
+                raise rejected(unknown, why)
+            there = {part.partition_index for part in known[name].partitions}
             if absent := [f"{name}-{index}" for _, index in asked if index not in there]:
                 code, quoted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ",".join(absent)
                 raise rejected(code, f'The partitions "{quoted}" do not exist')
@@ -94,6 +99,20 @@ async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[Top
         else:
             found += [(name, part.partition_index) for part in known[name].partitions]
     return sorted(found)
+
+
+def name_and_indexes(text: str) -> tuple[str, list[int] | None]:
+    """Return the topic and the partitions of "NAME:0,1", None for "NAME".
+
+    Raises:
+        Unusable: it has another form.
+    """
+    if ":" not in text:
+        return text, None
+    parts = java_split(text, ":")
+    if len(parts) != 2:
+        raise Unusable(f"Invalid topic arg '{text}', expected topic name and partitions")
+    return parts[0], [_partition(index, text) for index in java_split(parts[1], ",")]
 
 
 def _partition(text: str, argument: str) -> int:
@@ -137,8 +156,7 @@ def _number(option: str, text: str) -> int:
     try:
         return int64(text)
     except ValueError:
-        what = f"Cannot parse argument '{text}' of option {option}"
-        raise rejected(ErrorCode.INVALID_REQUEST, what) from None
+        raise rejected(ErrorCode.INVALID_REQUEST, wrong_number(option, text)) from None
 
 
 async def listed(cluster: ClusterClient, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
@@ -187,7 +205,19 @@ def _from_file(path: str, group: str) -> Offsets:
 
 
 async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    return await delete_places(cluster, options.group[0], await named_places(cluster, options.topic))
+    """Delete the offsets of topics or partitions. The coordinator says which partitions there are not, of topics the tool."""
+    known = {topic.name: topic for topic in (await cluster.metadata(None)).topics}
+    places: list[TopicPartition] = []
+    missing: list[str] = []
+    for text in options.topic:
+        name, indexes = name_and_indexes(text)
+        if indexes is not None:
+            places += [(name, index) for index in indexes]
+        elif name in known:
+            places += [(name, part.partition_index) for part in known[name].partitions]
+        else:
+            missing.append(name)
+    return await delete_places(cluster, options.group[0], sorted(places), missing)
 
 
 async def delete_places(

@@ -16,7 +16,7 @@ from ottla.cli.shims.group_commands import (
 )
 from ottla.cli.shims.java_times import datetime_ms
 from ottla.cli.shims.offset_resets import assignment_text, listed, named_places, since
-from ottla.cli.shims.tool import ToolParser, Unusable, int64, table
+from ottla.cli.shims.tool import ToolParser, Unusable, table
 from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.texts("to-datetime")
     parser.lists("group", "topic")
     parser.add_argument("--state", nargs="?", const="")
-    parser.add_argument("--timeout", type=int64, default=30_000)
+    parser.add_argument("--timeout", default="30000")
     options = parser.parse(arguments)
     check_options(parser, options)
     return run_command(parser, options, lambda cluster: _run(cluster, options), "share")
@@ -161,11 +161,9 @@ async def _reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
         raise Unusable("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
     if not any((options.to_datetime, options.to_earliest, options.to_latest)):
         raise Unusable("Option [reset-offsets] takes one of these options: [to-datetime], [to-earliest], [to-latest]")
-    found = await groups.describe_share_group(cluster, group)
-    if found.state.lower() not in ("empty", "dead"):
-        raise Unusable(f"Share group '{group}' is not empty.")
+    is_there = await _is_empty(cluster, group)
     if options.all_topics:
-        places = sorted(await groups.share_positions(cluster, group))
+        places = sorted(await groups.share_positions(cluster, group)) if is_there else []
     else:
         places = await named_places(cluster, options.topic)
     offsets = await _new_offsets(cluster, options, places)
@@ -175,6 +173,23 @@ async def _reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
     rows += [(group, *place, offset) for place, offset in sorted(offsets.items())]
     print("\n" + "\n".join(table(rows, (15, 15, 10, 15))))
     return 0
+
+
+async def _is_empty(cluster: ClusterClient, group: str) -> bool:
+    """Return True for a group without members, False for one that does not exist: offsets can be set before its first member joins.
+
+    Raises:
+        Unusable: it has members.
+    """
+    try:
+        found = await groups.describe_share_group(cluster, group)
+    except Failure as failure:
+        if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+    if found.state.lower() not in ("empty", "dead"):
+        raise Unusable(f"Share group '{group}' is not empty.")
+    return True
 
 
 async def _new_offsets(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -95,8 +96,10 @@ class ToolParser(argparse.ArgumentParser):
         raise SystemExit(1)
 
     def parse(self, arguments: list[str], *, bootstrap: bool = True) -> argparse.Namespace:
-        """Parse, with --help, --version and a missing --bootstrap-server answered as Kafka's tools do."""
-        options = self.parse_args(self._joined(arguments))
+        """Parse, with --help, --version and a missing --bootstrap-server answered as Kafka's tools do. Words without an option count for nothing."""
+        options, words = self.parse_known_args(self._joined(arguments))
+        if unknown := [word for word in words if word.startswith("-") and word.strip("-")]:
+            self.error(f"unrecognized arguments: --{unknown[0].lstrip('-').partition('=')[0]}")
         if not arguments or options.help:
             self.usage_error(self.description or "")
         if options.version:
@@ -215,6 +218,42 @@ def _ranged(text: str, bits: int) -> int:
     if _INTEGER.fullmatch(text) is None or not -(1 << bits) <= int(text) < 1 << bits:
         raise ValueError(f'For input string: "{text}"')
     return int(text)
+
+
+def java_split(text: str, separator: str) -> list[str]:
+    """Split as Java's String.split does: empty texts at the end are left out."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+#: The characters of a topic id that Kafka takes, which are some more than one has.
+_UUID_CHARS_MAX = 24
+
+
+def uuid_bytes(text: str) -> bytes:
+    """Return the bytes of an id as Java's Uuid.fromString does. ValueError: it is none, with Kafka's message."""
+    if len(text) > _UUID_CHARS_MAX:
+        raise ValueError(
+            f"Input string with prefix `{text[:_UUID_CHARS_MAX]}` is too long to be decoded as a base64 UUID"
+        )
+    digits = text.rstrip("=")
+    if wrong := re.search(r"[^\w-]", digits, re.ASCII):
+        raise ValueError(f"Illegal base64 character {ord(wrong[0]):x}")
+    if len(digits) % 4 == 1:
+        few = len(digits) == 1
+        raise ValueError(
+            "Input byte[] should at least have 2 bytes for base64 bytes"
+            if few
+            else "Last unit does not have enough valid bits"
+        )
+    found = base64.urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
+    if len(found) != 16:
+        raise ValueError(
+            f"Input string `{text}` decoded as {len(found)} bytes, which is not equal to the expected 16 bytes of a base64-encoded UUID"
+        )
+    return found
 
 
 def given(options: argparse.Namespace, name: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import ToolParser, int32, with_cluster
+from ottla.cli.shims.tool import ToolParser, int32, java_split, uuid_bytes, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
@@ -39,7 +40,7 @@ WITHOUT_EFFECT = {
 }
 #: The actions that an option may stand beside.
 ALLOWED = {
-    "config": ("create", "alter"),
+    "config": ("create", "alter"),  # an alteration has an error of its own
     "partitions": ("create", "alter"),
     "replication-factor": ("create",),
     "replica-assignment": ("create", "alter"),
@@ -48,6 +49,12 @@ ALLOWED = {
     "if-not-exists": ("create",),
     "exclude-internal": ("list", "describe"),
 }
+NO_DELETE = "delete-config option is no longer supported and deprecated since version 4.0. The config will be fully removed in future releases."
+NO_CONFIG = (
+    'Option combination "[[bootstrap-server], [config]]" can\'t be used with option "[alter]" (To alter topic configurations, the '
+    "kafka-configs tool can be used.)"
+)
+FACTOR_MAX = 2**15 - 1
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 #: The sources of DescribeConfigs that are shown: the topic, the broker, all brokers, the properties file.
 SHOWN_SOURCES = (1, 2, 3, 4)
@@ -59,13 +66,15 @@ def parser() -> ToolParser:
     made.add_bootstrap()
     made.flags(*ACTIONS, "if-not-exists", "if-exists", "exclude-internal", "topics-with-overrides", *FILTERS)
     made.texts("topic", "topic-id", "replica-assignment", "partitions", "replication-factor")
-    made.lists("config")
+    made.lists("config", "delete-config")
     made.numbers("partition-size-limit-per-response")
     return made
 
 
 def check_options(made: ToolParser, options: argparse.Namespace) -> str:
     """Return the action. End the tool for options that do not go together."""
+    if options.delete_config:
+        print(NO_DELETE, file=sys.stderr)
     asked = [name for name in ACTIONS if getattr(options, name)]
     if len(asked) != 1:
         made.usage_error(ONE_ACTION)
@@ -74,6 +83,8 @@ def check_options(made: ToolParser, options: argparse.Namespace) -> str:
         made.require(options, "topic")
     if action == "alter":
         made.require(options, "partitions")
+        if options.config:
+            made.usage_error(NO_CONFIG)
     for option, allowed in ALLOWED.items():
         if action not in allowed:
             made.forbid(options, option, action)
@@ -105,9 +116,12 @@ def _number(name: str, text: str | None) -> int | None:
 async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
     """Return the topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
     found = sorted((await cluster.metadata(None)).topics, key=lambda topic: str(topic.name))
-    if options.topic_id:
-        found = [topic for topic in found if uuid_to_str(topic.topic_id) == options.topic_id]
-        wanted: str | None = options.topic_id
+    # The id of zeros is that of no topic, and stands in Kafka's tool for an option that is not given.
+    topic_id = b"" if options.topic_id is None else _topic_id(options.topic_id)
+    wanted: str | None
+    if any(topic_id):
+        wanted = options.topic_id
+        found = [topic for topic in found if topic.topic_id == topic_id]
     else:
         wanted = options.topic
         if wanted is not None:
@@ -116,9 +130,16 @@ async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list
     if options.exclude_internal:
         found = [topic for topic in found if topic.name not in INTERNAL]
     if wanted is not None and not found and not options.if_exists:
-        kind = "TopicId" if options.topic_id else "Topic"
+        kind = "TopicId" if any(topic_id) else "Topic"
         raise CommandFailed(f"{kind} '{wanted}' does not exist as expected")
     return found
+
+
+def _topic_id(text: str) -> bytes:
+    try:
+        return uuid_bytes(text)
+    except ValueError as wrong:
+        raise CommandFailed(str(wrong)) from None
 
 
 async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
@@ -208,6 +229,8 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
         configs.append(CreatableTopicConfig(name=key.strip(), value=value.strip()))
     if options.partitions is not None and options.partitions < 1:
         raise CommandFailed("The partitions must be greater than 0")
+    if options.replication_factor is not None and not 1 <= options.replication_factor <= FACTOR_MAX:
+        raise CommandFailed(f"The replication factor must be between 1 and {FACTOR_MAX} inclusive")
     topic = CreatableTopic(
         name=name,
         num_partitions=topics.BROKER_DEFAULT if options.partitions is None else options.partitions,
@@ -231,7 +254,10 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 def _assignment(text: str) -> list[list[int]]:
     """Return the replicas of each partition: "1:2,2:3"."""
-    found = [[int(node) for node in replicas.split(":")] for replicas in text.split(",")]
+    try:
+        found = [[int32(node.strip()) for node in java_split(replicas, ":")] for replicas in java_split(text, ",")]
+    except ValueError as wrong:
+        raise CommandFailed(str(wrong)) from None
     for replicas in found:
         if twice := sorted({node for node in replicas if replicas.count(node) > 1}):
             which = ", ".join(map(str, twice))

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.exceptions import message, reason
 from ottla.cli.shims.tool import TreeParser, Unusable, connected, int32, int64, tab_table, with_cluster
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client.cluster import ClusterClient
@@ -171,6 +171,9 @@ async def _find_hanging(cluster: ClusterClient, options: argparse.Namespace) -> 
     now_ms = cluster.world.clock.wall_ms()
     topics = (await cluster.metadata(None if options.topic is None else [options.topic])).topics
     rows = []
+    if unknown := [topic for topic in topics if topic.error_code]:
+        what = f"Failed to describe {len(unknown)} topics: {message(unknown[0].error_code)}"
+        raise Unusable(f"{what}. Enable debug logging for additional detail.")
     for topic in topics:
         indexes = [
             part.partition_index
@@ -179,6 +182,8 @@ async def _find_hanging(cluster: ClusterClient, options: argparse.Namespace) -> 
             and (options.broker_id is None or options.broker_id in part.replica_nodes)
         ]
         name = topic.name or ""
+        if not indexes:
+            continue
         for index, producers in (await describe_producers(cluster, name, indexes, options.broker_id)).items():
             for row in producers:
                 age_ms = now_ms - row.last_timestamp

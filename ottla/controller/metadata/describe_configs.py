@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.topic_names import name_fault
+from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -87,6 +87,8 @@ def describe_configs(
             ]
         except KafkaError as error:
             result = result_of(resource, error)
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                result.error_message = ""  # as in Kafka, whose tools print it so
         response.results.append(result)
     return response
 
@@ -106,8 +108,7 @@ def _describe(
     configs, name = image.configs, resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
-            if name_fault(name):
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+            check_name(name)
             if name not in image.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             own = configs.for_topic(name)
