@@ -1,4 +1,4 @@
-"""What all random histories share: a seed draws what happens by weights, what breaks a promise names its invariant, and known mistakes
+"""The parts that all random histories share: a seed draws what happens by weights, what breaks a promise names its invariant, and known mistakes
 that are put into the real code (mutants) prove that the histories notice.
 
 A mutant that lives means that the histories, or what they look at, have become too tame. `python -m tests.sim.measure_mutants`

@@ -29,7 +29,7 @@ def left_as_found() -> Iterator[None]:
 
 
 def state() -> dict[str, object]:
-    """What one test can change for all that follow, and that no fixture of pytest brings back."""
+    """Return what one test can change for all that follow, and no fixture of pytest brings back."""
     handlers = {number.name: signal.getsignal(number) for number in signal.Signals if number not in NOT_OURS}
     wakeup = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(wakeup)

@@ -18,7 +18,7 @@ class Timer(TimerHandle):
         self._number = number
 
     def __lt__(self, other: Timer) -> bool:
-        """By time, and in the order in which they were set."""
+        """Compare by time, and in the order in which they were set."""
         return (self.at_ms, self._number) < (other.at_ms, other._number)
 
     def cancel(self) -> None:

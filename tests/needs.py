@@ -1,4 +1,4 @@
-"""What some tests need and not every machine has: they are skipped there, with the reason."""
+"""The programs that some tests need and not every machine has: without one they are skipped, with the reason."""
 
 from __future__ import annotations
 

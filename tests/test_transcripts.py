@@ -15,7 +15,7 @@ def without_update(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def adding() -> Interpreter:
-    """`add 1 2 [times=3]` returns a line and leaves one to be drained; `forget` prints nothing."""
+    """Return an interpreter: `add 1 2 [times=3]` returns a line and leaves one to be drained; `forget` prints nothing."""
     printed: list[str] = []
 
     def add(*numbers: str, times: str = "1") -> list[str]:

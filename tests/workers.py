@@ -9,7 +9,7 @@ from ottla.server.workers import Priority
 
 
 class OneQueue:
-    """`on_disk` is the `run` of the class that inherits this: one queue for all disks, without priorities."""
+    """One queue for all disks, without priorities: `on_disk` is the `run` of the class that inherits this."""
 
     run: Callable[..., Awaitable[Any]]
 

@@ -1,4 +1,4 @@
-"""What a small request costs in bytecodes, against the table that is kept in the tree: a regression that no timing would show."""
+"""The bytecodes that a small request costs, against the table that is kept in the tree: a regression that no timing would show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPECTED_VERSION, EXPECTED = read_table()
 
 @pytest.mark.skipif(version() != EXPECTED_VERSION, reason=f"the table is of {EXPECTED_VERSION}: others count otherwise")
 def test_each_step_of_a_small_request_costs_what_its_table_says() -> None:
-    """`python -m benchmarks.bytecodes --write` renews the table; the commit says why a row has grown.
+    """The command `python -m benchmarks.bytecodes --write` renews the table; the commit says why a row has grown.
 
     It is a process of its own, because pytest rewrites the tree's asserts.
     """

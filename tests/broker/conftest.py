@@ -40,7 +40,7 @@ class Node:
         return Wire(self.port, client_id=client_id)
 
     def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
-        """`configs` with underscores for the dots of their names."""
+        """Create a topic with `configs`, which have underscores for the dots of their names."""
         with self.wire() as wire:
             answer = wire.request(
                 CreateTopicsRequest(

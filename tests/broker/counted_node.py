@@ -32,7 +32,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
 
 class Work:
-    """What was done since `clear`."""
+    """The work that was done since `clear`."""
 
     def __init__(self) -> None:
         self.records: Counter[int] = Counter()  # by turn of the loop

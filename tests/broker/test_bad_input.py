@@ -1,4 +1,4 @@
-"""What no client should send: that connection alone suffers, and the next request of another one is served."""
+"""A client that sends what none should send suffers alone, and the next request of another connection is served."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_full_disk_refuses_produce_keeps_reads_and_takes_writes_again_once_the
 
 
 def take_the_rest(disk: Path) -> Path:
-    """Not a byte is left afterwards."""
+    """Fill the disk to the last byte."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -159,7 +159,7 @@ def test_a_combined_node_outlives_a_full_disk_with_idle_time_and_an_abort(small_
 
 @pytest.mark.chaos
 def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
-    """`produce` gave up "while looking for the leaders", and `cluster health` said "healthy"."""
+    """The command `produce` gave up "while looking for the leaders", and `cluster health` said "healthy"."""
     node = start_node(small_disk / "data")
     try:
         node.create(TOPIC)

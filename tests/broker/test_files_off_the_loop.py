@@ -1,4 +1,4 @@
-"""What the file system makes a producer wait for is waited for on a worker: first records of partitions, and rolls."""
+"""A producer waits on a worker for what the file system makes it wait for: first records of partitions, and rolls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTITIONS = 20
 
 
 class FileCalls:
-    """Of what names files, or waits for the journal, below partitions of `name`: whether it was on a worker."""
+    """The calls that name files, or wait for the journal, below partitions of `name`: whether each was on a worker."""
 
     def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.on_workers = self.elsewhere = 0

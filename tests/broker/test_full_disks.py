@@ -1,4 +1,4 @@
-"""What an operator sees of a full disk, and when it says that there is room again."""
+"""An operator sees a full disk, and when there is room again."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def timed_out(wire: Wire, topic: str, index: int) -> bool:
 
 
 def partitions_on_each(node: CountedNode, wire: Wire) -> tuple[list[int], list[int]]:
-    """Of `synced`, and there are records in it and in `goes`."""
+    """Return the partitions of `synced` on each disk; there are records in it and in `goes`."""
     create(wire, "synced", flush_messages="1", segment_bytes=str(1 << 20), file_delete_delay_ms="0")
     create(wire, "goes")
     for topic in ("synced", "goes"):

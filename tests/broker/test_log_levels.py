@@ -1,4 +1,4 @@
-"""What a broker answers itself of changed configurations: levels of loggers (BROKER_LOGGER, KIP-412), and pools of threads."""
+"""A broker answers by itself for changed configurations: levels of loggers (BROKER_LOGGER, KIP-412), and pools of threads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_said_in_kafkas_words(node: Node) -> None:
 
 
 def alter_broker(wire: Wire, name: str, **configs: str) -> tuple[int, str | None]:
-    """`name`: the broker's id, or empty for all brokers. Configurations with underscores for dots."""
+    """Alter the configurations of the broker with the id `name`, or of all brokers if it is empty. Configurations with underscores for dots."""
     changes = [AlterableConfig(key.replace("_", "."), SET, value) for key, value in configs.items()]
     resource = AlterConfigsResource(ResourceType.BROKER, name, changes)
     [result] = wire.request(IncrementalAlterConfigsRequest(resources=[resource])).responses

@@ -14,7 +14,7 @@ from ottla.server.workers import Priority
 
 
 class HeldWorkers:
-    """What leaves the interpreter ends when the test says so; disks are quick."""
+    """Workers whose calls to the outside end when the test says so; disks are quick."""
 
     def __init__(self) -> None:
         self.began: list[str] = []

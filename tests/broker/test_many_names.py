@@ -82,7 +82,7 @@ def test_each_of_many_names_is_answered_in_order_and_a_repeated_one_once(node: C
 
 
 class Cost(NamedTuple):
-    """What a request took of the node's event loop."""
+    """The time that a request took of the node's event loop."""
 
     turns: int
     cpu_seconds: float

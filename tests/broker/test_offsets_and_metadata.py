@@ -275,7 +275,9 @@ def test_every_kind_of_resource(wire: Wire, kind: int, name: str, expected: Erro
     assert configs(wire, kind, name).error_code == expected
 
 
-@pytest.mark.parametrize(("name", "text"), [("nowhere", ""), ("not legal", "Topic name is invalid: 'not legal' contains")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("nowhere", ""), ("not legal", "Topic name is invalid: 'not legal' contains")]
+)
 def test_the_words_about_a_topic_that_is_none_are_kafkas(wire: Wire, name: str, text: str) -> None:
     said = configs(wire, 2, name).error_message
     assert said.startswith(text) and bool(said) == bool(text)

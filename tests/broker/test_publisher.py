@@ -47,7 +47,7 @@ class Made:
         return counted
 
     def slices(self, work: Work[None], what: str) -> list[int]:
-        """Of all the work; a last one with what is done after the last yield."""
+        """Return the slices of all the work, and a last one with what is done after the last yield."""
         found, before = [], self.counts[what]
         for _ in work:
             found.append(self.counts[what] - before)

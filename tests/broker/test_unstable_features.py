@@ -1,4 +1,4 @@
-"""What Kafka calls unstable is advertised and served by nodes that enable it, and the advertised release by all others."""
+"""Nodes that enable Kafka's unstable features advertise and serve them, and all others the advertised release."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MEMBERS = 2
 
 @dataclass
 class Verdict:
-    """What a run showed; `problems` is empty when every promise held."""
+    """The result of a run; `problems` is empty when every promise held."""
 
     kills: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0

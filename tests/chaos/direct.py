@@ -33,7 +33,7 @@ class DirectProducer:
             self._wire.send(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]), VERSION)
 
     def answer(self, seconds: float = 10) -> ErrorCode | None:
-        """None: nothing came in that time, or the connection was closed."""
+        """Return the response, or None if nothing came in that time or the connection was closed."""
         self._wire.sock.settimeout(seconds)
         try:
             answer = self._wire.receive(APIS[ApiKey.PRODUCE].key, VERSION)

@@ -42,7 +42,7 @@ READ_SECONDS_MAX = 60
 
 @dataclass
 class Verdict:
-    """What a run showed; `problems` is empty when every promise held."""
+    """The result of a run; `problems` is empty when every promise held."""
 
     kills: Counter[str] = field(default_factory=Counter)
     committed: int = 0

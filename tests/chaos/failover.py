@@ -89,7 +89,7 @@ def create_topic(cluster: Cluster, name: str, first_replica: int | None = None) 
 
 
 def problems_of(cluster: Cluster, load: Load) -> list[str]:
-    """What was acknowledged has to be there, each record once and where it was said to be."""
+    """Return what is wrong with acknowledged records: each has to be there once, and where it was said to be."""
     return judge([load], read_everything(cluster.bootstrap, load.topic, partitions=1, leaders_change=True))
 
 

@@ -22,7 +22,7 @@ CONSUMER: Mapping[str, Any] = {"group.protocol": "consumer"}
 
 
 class Group:
-    """What its members have committed and seen together."""
+    """The offsets that the members of a group have committed and seen together."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _Member:
                 group.problems.append(f"{partition}@{offset} was {before}, then {record}")
 
     def _commit(self) -> None:
-        """What is acknowledged is kept as the floor; what is refused, or in doubt, promises nothing."""
+        """Commit offsets: an acknowledged one is kept as the floor, and one that is refused or in doubt promises nothing."""
         from confluent_kafka import KafkaException, TopicPartition
 
         offsets = [TopicPartition(TOPIC, index, after) for index, after in self._expected.items() if after >= 0]

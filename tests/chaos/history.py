@@ -1,4 +1,4 @@
-"""What clients wrote and what is in the log afterwards, and the judge of both: invariants 1, 2, 26 and 27.
+"""The records that clients wrote and those in the log afterwards, and the judge of both: invariants 1, 2, 26 and 27.
 
 Each record says who wrote it and which of the records of this producer it is, so that what is lost, doubled or out of order has a name.
 """
@@ -211,7 +211,7 @@ def _end_of(consumer: Any, topic: str, partition: int, deadline: float) -> int:
 
 
 def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[str]:
-    """What is wrong with the log; nothing if every promise held."""
+    """Return what is wrong with the log; nothing if every promise held."""
     problems: list[str] = []
     acknowledged: dict[Record, Place] = {}
     for load in loads:

@@ -11,7 +11,7 @@ from tests.chaos.node_process import NodeProcess
 
 @dataclass
 class Verdict:
-    """What a run of cycles showed; `problems` is empty when every promise held."""
+    """The result of a run of cycles; `problems` is empty when every promise held."""
 
     cycles: int = 0
     sent: int = 0

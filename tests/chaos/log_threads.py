@@ -36,7 +36,7 @@ LIMIT_SECONDS = 100
 
 
 class Job(Protocol):
-    """What a thread does."""
+    """The task of one thread."""
 
     def done(self) -> bool: ...
     def result(self) -> object:

@@ -21,7 +21,9 @@ FOUND_SECONDS_MAX = 60
 
 
 class NamespaceCluster(Network):
-    """`with NamespaceCluster(directory) as cluster`: the thread that does this is in the clients' namespace meanwhile."""
+    """A cluster in network namespaces: in `with NamespaceCluster(directory) as cluster` the thread that does this is in the clients' namespace
+    meanwhile.
+    """
 
     cluster_id = "chaos-in-namespaces-00"
     broker_ids = (1, 2, 3)
@@ -123,7 +125,7 @@ class NamespaceCluster(Network):
             self._processes[node_id] = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
 
     def _command(self, node_id: int, folder: Path) -> list[str]:
-        """What starts the node."""
+        """Return the command that starts the node."""
         properties = {"ottla.format.empty.directories": "true", **self._properties(node_id, folder)}
         words = [f"{name}={value}" for name, value in properties.items()]
         return [sys.executable, "-P", "-m", "ottla", "start", *(w for word in words for w in ("--override", word))]

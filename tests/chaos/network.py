@@ -23,7 +23,9 @@ __all__ = ["CLIENT", "SKIP_REASON", "Network", "available", "enter"]
 
 
 class Network:
-    """`with Network((1, 2, 3)) as network`: the thread that does this, and what it starts, is in the clients' namespace meanwhile."""
+    """A network of namespaces: in `with Network((1, 2, 3)) as network` the thread that does this, and what it starts, is in the clients' namespace
+    meanwhile.
+    """
 
     def __init__(self, node_ids: Sequence[int]) -> None:
         self.node_ids = tuple(node_ids)
@@ -43,7 +45,7 @@ class Network:
     # -- Cuts --------------------------------------------------------------------------------------------------------
 
     def cut(self, sender: int, receiver: int) -> None:
-        """What `sender` sends to `receiver` is lost from now on."""
+        """Lose from now on what `sender` sends to `receiver`."""
         self._ip("-n", self._namespace(sender), "neigh", "replace", self.address(receiver),
                  "lladdr", UNUSED_ADDRESS, "dev", "eth0", "nud", "permanent")  # fmt: skip
         self._cuts.add((sender, receiver))

@@ -19,7 +19,7 @@ READY_SECONDS_MAX = 90
 
 
 class NodeProcess:
-    """`ottla start` on a directory and a port of its own."""
+    """A process of `ottla start` on a directory and a port of its own."""
 
     def __init__(self, **properties: str) -> None:
         self.data = Path(tempfile.mkdtemp(prefix="ottla-chaos-"))

@@ -23,7 +23,7 @@ KINDS = ("minority", "all")
 
 @dataclass
 class Verdict:
-    """What a run showed; `problems` is empty when every promise held."""
+    """The result of a run; `problems` is empty when every promise held."""
 
     failures: int = 0
     acknowledged: int = 0

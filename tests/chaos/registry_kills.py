@@ -30,8 +30,9 @@ REGISTERED_MAX = 60
 
 @dataclass
 class Verdict:
-    """What a run showed; `problems` is empty when every promise held. `unanswered`: schemas that were written by a leader that
-    was killed before it answered."""
+    """The result of a run; `problems` is empty when every promise held. `unanswered`: schemas that were written by a leader that was killed before
+    it answered.
+    """
 
     kills: int = 0
     registered: int = 0

@@ -27,7 +27,7 @@ def follower_of(cluster: Cluster, topic: str, partition: int = 0) -> int:
 
 
 def active_controller(cluster: Cluster) -> int:
-    """As any node that answers says, once the quorum has a leader."""
+    """Return the active controller that any answering node names, once the quorum has a leader."""
     deadline = time.monotonic() + FOUND_SECONDS_MAX
     while True:
         for node in cluster.nodes.values():
@@ -38,7 +38,7 @@ def active_controller(cluster: Cluster) -> int:
 
 
 def quorum_leader(host: str, port: int) -> int:
-    """As the node there says; -1 if it does not answer, or knows none."""
+    """Return the leader that the node there names; -1 if it does not answer, or knows none."""
     asked = DescribeQuorumRequest(
         topics=[TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionIndex()])]
     )

@@ -73,7 +73,7 @@ class ShareGroup:
         self._sent += count
 
     def stop(self, seconds: float) -> list[str]:
-        """What was sent and did not reach the group within this time."""
+        """Stop, and return what was sent and did not reach the group within this time."""
         left = self._producer.flush(FLUSH_SECONDS_MAX)
         deadline = time.monotonic() + seconds
         expected = {str(number) for number in range(self._sent)}

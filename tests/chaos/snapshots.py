@@ -42,7 +42,7 @@ SEGMENT_BYTES = str(1 << 20)
 
 @dataclass
 class Verdict:
-    """What a run showed; `problems` is empty when every promise held."""
+    """The result of a run; `problems` is empty when every promise held."""
 
     fences_ms: list[float] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
@@ -136,7 +136,7 @@ def _committed(nodes: Nodes) -> list[int]:
 
 
 def _half(fork: Cluster, nodes: Nodes) -> list[str]:
-    """What is there of transactions without the rest of them."""
+    """Return a line about transactions of which only a part is there."""
     wanted = Counter(index + PARTITIONS * n for index, end in enumerate(_committed(nodes)) for n in range(end))
     copies = Counter(int(value) for value in read_committed(fork, TARGET))
     if copies == wanted:

@@ -140,7 +140,7 @@ ACCIDENTS: dict[str, tuple[Callable[[ChaosHarness], None], bool]] = {
 
 @dataclass
 class Verdict:
-    """What a run showed; `problems` is empty when every promise held."""
+    """The result of a run; `problems` is empty when every promise held."""
 
     accidents: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0

@@ -17,7 +17,7 @@ from ottla.server.world import RealWorld
 
 @asynccontextmanager
 async def channels(address: str) -> AsyncIterator[Channels]:
-    """`address`: where they log in unless a call says otherwise."""
+    """Open channels that log in at `address` unless a call says otherwise."""
     made = Channels(address, RealWorld(asyncio.get_running_loop()))
     try:
         yield made

@@ -35,7 +35,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Of node 1; the others have one each."""
+    """Return the directories of node 1; each other node has one."""
     place = tmp_path_factory.mktemp("node-1")
     return [str(place / "one"), str(place / "two")]
 

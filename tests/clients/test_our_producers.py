@@ -1,4 +1,4 @@
-"""What our own producers compress is read by librdkafka: `ottla produce`, and the tasks of the Spark sink.
+"""The client librdkafka reads what our own producers compress: `ottla produce`, and the tasks of the Spark sink.
 
 The node stores batches as they came, so that librdkafka's codecs decompress what ours made.
 """

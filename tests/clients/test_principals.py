@@ -37,7 +37,7 @@ class Node(NamedTuple):
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
 
     def producer(self, user: str, throttled_s: list[float] | None = None) -> Producer:
-        """`throttled_s` gets the throttle times that responses have."""
+        """Return a producer; `throttled_s` gets the throttle times that responses have."""
         held = [] if throttled_s is None else throttled_s
         return Producer(
             {
@@ -78,7 +78,7 @@ def until(condition: Callable[[], object], seconds: float) -> float:
 
 
 def send(producer: Producer, topic: str, size: int = 10) -> KafkaError | None:
-    """What the client is answered."""
+    """Send a request, and return the answer that the client gets."""
     outcome: list[KafkaError | None] = []
     try:
         producer.produce(topic, bytes(size), on_delivery=lambda error, message: outcome.append(error))

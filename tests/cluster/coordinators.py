@@ -17,7 +17,7 @@ ANSWER_SECONDS_MAX = 3
 
 
 def coordinator_of(cluster: Cluster, key_type: int, key: str) -> int:
-    """As any node that runs says. One that a test has paused is not asked: it would not answer."""
+    """Return the coordinator that any running node names. One that a test has paused is not asked: it would not answer."""
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     deadline = time.monotonic() + FOUND_SECONDS_MAX
     while True:

@@ -77,7 +77,7 @@ class Process:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self) -> None:
-        """Not ready yet: see `wait`."""
+        """Start the node without waiting until it is ready: `wait` does that."""
         self.write_properties()
         (self.directory / "server.log").unlink(missing_ok=True)
         with (self.directory / "server.log").open("wb") as output:

@@ -20,7 +20,7 @@ Place = tuple[int, int]
 
 @dataclass
 class Deliveries:
-    """What all consumers of a group got, in the order of its arrival."""
+    """The records that all consumers of a group got, in the order of their arrival."""
 
     values: dict[Place, bytes | None] = field(default_factory=dict)
     counts: defaultdict[Place, list[int]] = field(default_factory=lambda: defaultdict(list))

@@ -61,7 +61,7 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
 
 
 def lead_as_given(cluster: Cluster) -> bool:
-    """As every node says: one that has slept says for a moment that all is well, and cannot be elected yet."""
+    """Return whether every node says that the leaders are as given: one that has slept says for a moment that all is well, and cannot be elected yet."""
     answers = [cluster.metadata(node_id=node_id) for node_id in cluster.nodes]
     partitions = [each for answer in answers for topic in answer.topics for each in topic.partitions]
     if any(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions):

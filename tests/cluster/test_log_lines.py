@@ -1,4 +1,4 @@
-"""What an operator finds in the log of a node after ordinary events: stock clients, real processes, nothing but `grep`."""
+"""The log of a node has lines for ordinary events that an operator finds: stock clients, real processes, nothing but `grep`."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_replicas_are_added_and_removed_under_load_without_a_record_lost(cluster
 
 
 def recovery_states(cluster: Cluster, node_id: int) -> list[int]:
-    """What the metadata log says of leaders' recovery, in order: 1 RECOVERING, 0 RECOVERED."""
+    """Return the recovery states of leaders in the metadata log, in order: 1 RECOVERING, 0 RECOVERED."""
     file = Path(cluster.nodes[node_id].dir) / "data" / "__cluster_metadata-0" / f"{0:020d}.log"
     changes = [row["value"] for row in dump_log(OsFiles(), str(file), records=True) if row.get("type") == CHANGE]
     return [change["leaderRecoveryState"] for change in changes if change.get("leaderRecoveryState", -1) >= 0]

@@ -217,7 +217,7 @@ def test_a_principal_may_do_what_its_acls_allow(secured: Secured) -> None:
 
 @pytest.mark.chaos
 def test_a_client_and_the_nodes_outlive_their_sessions(secured: Secured) -> None:
-    """Nothing that was acknowledged is lost, and no leader changes, while each connection is renewed several times."""
+    """No acknowledged record is lost, and no leader changes, while each connection is renewed several times."""
     secured.create("long")
     shrunk = secured.cluster.log(1).count("Shrinking ISR")
     producer = Producer({**secured.client("node", "planted-node"), "acks": "all"})

@@ -56,7 +56,7 @@ def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next
 
 @pytest.mark.chaos
 def test_the_end_of_the_next_transaction_waits_for_the_markers_of_the_last_one(cluster: Cluster, topic: str) -> None:
-    """34: with the epoch that it was given, a producer is no zombie; a Go client's transactional copy died of it."""
+    """A producer with the epoch that it was given is no zombie (invariant 34); a Go client's transactional copy died of it."""
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
     partition = led_by(cluster, topic, 3)
     transactor.produce(topic, partition, b"first")

@@ -204,7 +204,7 @@ def private_pem(secured: Secured, issued: Issued) -> Iterator[str]:
 
 
 def exchange(secured: Secured, context: ssl.SSLContext) -> bytes:
-    """What the first node answers to a request. With TLS 1.3 a refusal comes after the client's handshake."""
+    """Return the first node's answer to a request. With TLS 1.3 a refusal comes after the client's handshake."""
     with (
         socket.create_connection(("localhost", secured.ports[0]), WAIT_S) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as connection,
@@ -276,7 +276,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def serial_number(port: int, secured: Secured) -> int:
-    """Of the certificate that the node shows."""
+    """Return the serial number of the certificate that the node shows."""
     pem = ssl.get_server_certificate(("127.0.0.1", port))
     return x509.load_pem_x509_certificate(pem.encode()).serial_number
 

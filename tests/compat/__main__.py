@@ -140,7 +140,7 @@ def run_random_groups(logs: Path, names: list[str], nodes: int) -> list[Outcome]
 
 
 def run_client_lines(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """What stock clients print beside a node, compared with what they print beside Apache Kafka; the names are those of clients."""
+    """Compare the lines that stock clients print beside a node with those beside Apache Kafka; the names are those of clients."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"the comparison of clients' lines is left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -157,7 +157,7 @@ def run_client_lines(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """What principals may do, compared with Apache Kafka request by request; a name is a seed."""
+    """Compare what principals may do with Apache Kafka, request by request; a name is a seed."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"the comparison of authorization is left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -219,7 +219,7 @@ def _steps(logs: Path, names: list[str], suite: str, steps: Mapping[str, Callabl
 
 
 def run_mirror(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """`ottla mirror` between Apache Kafka and a node, beside MirrorMaker (mirror.py); the names are those of steps."""
+    """Run `ottla mirror` between Apache Kafka and a node, beside MirrorMaker (mirror.py); the names are those of steps."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"mirrors are left out: {reason if nodes == 1 else 'for one node'}")
         return []

@@ -294,7 +294,7 @@ def _described(wire: Wire) -> set[tuple[Any, ...]]:
 
 
 def _shown(value: Any, names: dict[bytes, str]) -> object:
-    """What is compared of an answer, as text and lists; the order of elements does not count."""
+    """Return the parts of an answer that are compared, as text and lists; the order of elements does not count."""
     if isinstance(value, list):
         return sorted((_shown(each, names) for each in value), key=repr)
     if isinstance(value, bytes | memoryview):

@@ -1,4 +1,4 @@
-"""What stock clients print beside a node, compared with what they print beside Apache Kafka 4.3.1.
+"""The lines that stock clients print beside a node, compared with those that they print beside Apache Kafka 4.3.1.
 
 Each client has the same day at both (stock_day.py, StockDay.java): produce, consume, groups, transactions, and a restart of the
 broker. Lines are compared by their shapes: times, numbers, ids and addresses are left out. A shape that was seen beside a node and

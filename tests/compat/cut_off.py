@@ -99,7 +99,7 @@ class Producing:
 
 
 class Seen(NamedTuple):
-    """What a cut did to a producer, in seconds after it."""
+    """The effects of a cut on a producer, in seconds after it."""
 
     stopped_s: float
     went_on_s: float

@@ -27,7 +27,7 @@ PROGRAM_SECONDS_MAX = 300
 
 
 class Tool(NamedTuple):
-    """What runs an example, if it is there."""
+    """A program that runs an example, if it is there."""
 
     program: str
     command: Callable[[str], list[str]]

@@ -43,7 +43,7 @@ WAIT_SECONDS_MAX = 120
 
 
 class Member:
-    """Of a group by the consumer protocol; it outlives the broker."""
+    """A member of a group by the consumer protocol; it outlives the broker."""
 
     def __init__(
         self, group_id: str, member_id: str, names: list[str], expression: str = "", rack: str | None = None
@@ -143,7 +143,7 @@ def connected(bootstrap: str) -> Iterator[Wire]:
 
 
 def go_on(wire: Wire, members: list[Any], before: list[str]) -> None:
-    """Nothing has changed, and no heartbeat changes anything."""
+    """Check that nothing has changed, and that no heartbeat changes anything."""
     assert said(wire) == before, (said(wire), before)
     for member in members:
         epoch = getattr(member, "epoch", None)
@@ -161,7 +161,7 @@ def commit(wire: Wire, group_id: str, offset: int) -> None:
 
 
 def hand_over(keep: Path | None = None) -> None:
-    """`keep` gets the segments that Apache Kafka has written, and what it says about the groups."""
+    """Hand groups over; `keep` gets the segments that Apache Kafka has written, and what it says about the groups."""
     top = Path(tempfile.mkdtemp(prefix="ottla-group-logs-"))
     data = top / "cluster"
     properties = {"offsets.topic.num.partitions": "1", "log.segment.bytes": "1048576"}

@@ -16,7 +16,7 @@ VARIANTS = {
 
 
 def server(node: SecuredNode, variant: str) -> Server:
-    """What the tests of a variant need."""
+    """Return the server that the tests of a variant need."""
     protocol, mechanism = VARIANTS[variant]
     settings = librdkafka(node, protocol, mechanism)
     if variant == "unsigned":

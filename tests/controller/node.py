@@ -50,7 +50,7 @@ class Node:
         node_id: int = 1,
         ports: Mapping[int, int] | None = None,
     ) -> None:
-        """`ports`: of all controllers by node id, where there is more than this one."""
+        """Make a node; `ports` are those of all controllers by node id, where there is more than this one."""
         ports = ports or {node_id: free_ports(1)[0]}
         self.real = RealWorld(asyncio.get_running_loop())
         world = self.real.world
@@ -182,7 +182,7 @@ async def running(directory: Path) -> AsyncIterator[Node]:
 
 
 async def forwarded(channel: ControllerChannel, context: RequestContext, request: Any) -> Any:
-    """What a client in that context gets for its request, through a broker."""
+    """Return the answer that a client in that context gets for its request, through a broker."""
     header = encode_request_header(context.api_key, context.api_version, 1, context.client_id)
     body = await forward(channel, header + encode(request, context.api_version), context)
     return decode(APIS[ApiKey(context.api_key)].response, bytes(body), context.api_version)

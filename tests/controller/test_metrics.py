@@ -1,4 +1,4 @@
-"""What a controller counts of elections, brokers and topics."""
+"""The numbers that a controller counts of elections, brokers and topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered is still there after a stop and after a crash."""
+"""A controller still has what it has answered after a stop and after a crash."""
 
 from __future__ import annotations
 

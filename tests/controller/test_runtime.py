@@ -182,7 +182,7 @@ def test_a_lost_leadership_drops_what_was_not_committed() -> None:
 
 
 def test_a_leadership_lost_in_the_very_append_leaves_nothing_of_it_behind() -> None:
-    """As after a pause: the quorum looks at its clock when the first record is appended, and resigns."""
+    """The quorum looks at its clock when the first record is appended, and resigns, as after a pause."""
     quorum = active()
     quorum.log.on_append = lambda: quorum.controller.leader_changed(-1, 2)
     with pytest.raises(KafkaError) as refused:
@@ -211,7 +211,7 @@ def test_what_cannot_be_appended_changes_nothing() -> None:
 
 
 def test_a_batch_that_is_too_large_is_refused_by_its_name_and_the_controller_stays_active() -> None:
-    """As NOT_CONTROLLER, brokers would look for another controller, and ask again for 30 s."""
+    """Brokers that were answered NOT_CONTROLLER would look for another controller, and ask again for 30 s."""
     quorum = active()
 
     def too_large() -> None:

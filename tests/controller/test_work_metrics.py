@@ -1,4 +1,4 @@
-"""What a controller says about its own work: applied records, times of decisions, contact with brokers."""
+"""The numbers that a controller gives of its own work: applied records, times of decisions, contact with brokers."""
 
 from __future__ import annotations
 

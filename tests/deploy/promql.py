@@ -1,4 +1,4 @@
-"""As much of PromQL as the shipped rules and dashboards use, over scrapes taken before: enough to see an alert fire.
+"""A part of PromQL, as the shipped rules and dashboards use it, over scrapes taken before: enough to see an alert fire.
 
 comparison   [sum|max](selector) OP number, selector OP number
 history      changes(selector[5m]): over all the scrapes of an instance that are given
@@ -91,7 +91,7 @@ def vector(text: str, scrapes: Scrapes) -> dict[Labels, float]:
 
 
 def firing(expression: str, scrapes: Scrapes) -> dict[Labels, float]:
-    """What the rule would alert on."""
+    """Return the alerts that the rule would send."""
     match = EXPRESSION.fullmatch(expression.strip())
     assert match is not None, f"{expression!r} is not a comparison with a number"
     compare, limit = COMPARISONS[match["op"]], float(match["number"])

@@ -54,7 +54,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def services(path: Path, *, beside: bool = False) -> list[Service]:
-    """Those that run a node: they have our image, and no command of their own; or those with a command of `ottla`, `beside` the nodes."""
+    """Return the services that run a node: they have our image, and no command of their own; or those with a command of `ottla`, `beside` the nodes."""
     found = []
     for name, raw in load(path)["services"].items():
         command = raw.get("command")

@@ -1,4 +1,4 @@
-"""What the harnesses of this folder have in common: a process in place of each container, and its published ports forwarded."""
+"""The common part of the harnesses of this folder: a process in place of each container, and its published ports forwarded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ asyncio.run(main())
 
 @dataclass
 class ContainerHarness(ABC):
-    """`with ...ContainerHarness(services, folder) as harness`: then `harness.start(service)` and `harness.run(where, ...)`."""
+    """A harness of containers: `with ...ContainerHarness(services, folder) as harness`, then `harness.start(service)` and `harness.run(where, ...)`."""
 
     services: list[Service]
     folder: Path
@@ -64,13 +64,13 @@ class ContainerHarness(ABC):
 
     @abstractmethod
     def placed(self, where: str, command: Sequence[str]) -> list[str]:
-        """What runs `command` in a service, or on the "host"."""
+        """Return the words that run `command` in a service, or on the "host"."""
 
     def environment(self, service: Service) -> dict[str, str]:
         return service.environment
 
     def forwarded(self) -> list[Service]:
-        """Those whose published ports are not the host's already."""
+        """Return the services whose published ports are not the host's already."""
         return self.services
 
     def __enter__(self) -> Self:

@@ -32,7 +32,7 @@ class LoopbackHarness(ContainerHarness):
         return text
 
     def placed(self, where: str, command: Sequence[str]) -> list[str]:
-        """Nothing has a place of its own here; names in its arguments are addresses."""
+        """Return the command as it is, because nothing has a place of its own here; names in its arguments become addresses."""
         return [self.with_addresses(word) for word in command]
 
     def forwarded(self) -> list[Service]:

@@ -38,7 +38,7 @@ class NamespaceHarness(ContainerHarness):
         return f"ott{os.getpid() % 10000}"
 
     def namespace(self, name: str) -> str:
-        """Of a service, or of the host."""
+        """Return the namespace of a service, or of the host."""
         return f"{self.prefix}-{name}"
 
     def address(self, service: Service) -> str:

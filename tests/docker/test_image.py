@@ -146,7 +146,7 @@ IMAGE_ENVIRONMENT = {**os.environ, "OTTLA_PYTHON": sys.executable, "PYTHONPATH":
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What install.sh puts into the image."""
+    """Return the files that install.sh puts into the image."""
     prefix = tmp_path_factory.mktemp("image")
     subprocess.run(
         ["sh", str(ROOT / "docker/image/install.sh")], env=IMAGE_ENVIRONMENT | {"PREFIX": str(prefix)}, check=True

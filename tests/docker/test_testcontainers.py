@@ -49,7 +49,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def environment(image: Path, client: int, broker: int, controller: int, admin: int, *, kraft: bool) -> dict[str, str]:
-    """As KafkaContainer sets it, but for the ports: those of this machine may be in use."""
+    """Return the variables that KafkaContainer sets, but for the ports: those of this machine may be in use."""
     given = {
         "KAFKA_LISTENERS": f"PLAINTEXT://0.0.0.0:{client},BROKER://0.0.0.0:{broker}",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

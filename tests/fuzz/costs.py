@@ -1,4 +1,4 @@
-"""What the largest request of each API costs a node: `python -m tests.fuzz.costs [API ...]`, the second half of `make fuzz`.
+"""The cost that the largest request of each API has for a node: `python -m tests.fuzz.costs [API ...]`, the second half of `make fuzz`.
 
 The node runs within this process, on a thread, with real sockets and files. Of each request are measured
 

@@ -98,7 +98,7 @@ class Session:
             self._tls.clock.run()
 
     def taken(self) -> bytes:
-        """What has been sent since this was asked last."""
+        """Return the bytes that have been sent since this was asked last."""
         sent = b"".join(self._transport.sent)
         self._transport.sent.clear()
         return sent
@@ -143,7 +143,7 @@ class Client:
         raise Wrong("the handshake does not end")
 
     def read(self, data: bytes) -> bytes:
-        """What the server has sent, in plaintext."""
+        """Return the bytes that the server has sent, in plaintext."""
         self.incoming.write(data)
         found = bytearray()
         with suppress(ssl.SSLError):  # nothing more has come, or an alert has

@@ -41,7 +41,7 @@ CLEAR_REFS = "/proc/self/clear_refs"
 
 
 class Finding(NamedTuple):
-    """`kind` says what went wrong and where, in words that stay when lines move."""
+    """A finding, of which `kind` says what went wrong and where, in words that stay when lines move."""
 
     target: str
     kind: str
@@ -164,7 +164,7 @@ def peak_kb() -> int:
 
 
 def memory_of(call: Callable[[], None]) -> int:
-    """By how many bytes the process grew meanwhile. Nothing but Linux can say: 0 elsewhere."""
+    """Return by how many bytes the process grew meanwhile. Nothing but Linux can say: 0 elsewhere."""
     if not os.path.exists(CLEAR_REFS):
         return 0
     gc.collect()
@@ -204,7 +204,7 @@ def _status_kb(name: str) -> int:
 
 
 def kind_of(error: BaseException) -> str:
-    """What and where. A typed error is at fault where it leaves the product, any other where it was raised."""
+    """Return what went wrong, and where. A typed error is at fault where it leaves the product, any other where it was raised."""
     places = product_places(error) or ["the harness"]
     name = type(error).__name__
     if type(error).__module__.partition(".")[0] in PRODUCT:

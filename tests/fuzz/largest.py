@@ -27,7 +27,7 @@ HEADER_BYTES_MAX = 64
 
 
 class Shape(NamedTuple):
-    """`path` names the list with many elements; each list on the way to it, and in its elements, has one."""
+    """The shape of a large request: `path` names the list with many elements; each list on the way to it, and in its elements, has one."""
 
     key: ApiKey
     path: tuple[str, ...]
@@ -115,7 +115,7 @@ BY_HAND: dict[str, Callable[[int], IncrementalAlterConfigsRequest]] = {
 
 
 def elements(value: Any, field: str = "") -> float:
-    """What the decoders count."""
+    """Return the number of elements that the decoders count."""
     if isinstance(value, list):
         share = 8 if value and not isinstance(value[0], str | Struct) and is_cheap(field) else 1
         return len(value) / share + sum(elements(each) for each in value)
@@ -143,7 +143,7 @@ class _Maker:
         return cls(**chosen)
 
     def _field(self, field: Field, rest: tuple[str, ...] | None, number: int) -> Any:
-        """`rest` is the path behind this field, None if the field is not on it."""
+        """Return the value of a field; `rest` is the path behind it, None if the field is not on it."""
         wire_type = field.type
         if wire_type.item is not None:
             count = self.count if rest == () else 1

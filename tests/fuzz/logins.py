@@ -187,7 +187,7 @@ class OneWorld:
         self.clock = clock
 
     def spawn(self, work: Any, name: str) -> None:
-        """Nothing is hashed here."""
+        """Spawn nothing: no password is hashed here."""
         work.close()
 
 
@@ -224,7 +224,7 @@ def login(data: bytes) -> None:
 
 
 def answers_to(data: bytes) -> bytes:
-    """What the client is sent."""
+    """Return the answers that the client is sent."""
     clock = TurnsClock()
     world: Any = OneWorld(clock)
     wheel = TimerWheel(clock)

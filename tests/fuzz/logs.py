@@ -50,7 +50,7 @@ CONFIG = LogConfig(
 
 
 def crashed(data: bytes) -> None:
-    """Nothing is known to be on the disk: every batch is checked."""
+    """Open the log as after a crash: nothing is known to be on the disk, and every batch is checked."""
     if data:
         disk = _directory(data)
         log = _open(disk, clean=False, recovery_point=0)

@@ -47,7 +47,7 @@ START_S_MAX = 20
 
 
 class Transport(SentBytes):
-    """`done` once there is an answer, or none to be expected."""
+    """A transport that is `done` once there is an answer, or none to be expected."""
 
     def __init__(self) -> None:
         super().__init__()

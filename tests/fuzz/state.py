@@ -120,7 +120,7 @@ class Shard(NamedTuple):
             raise Wrong(f"what was read cannot be written: {error}") from error
 
     def decided(self, records: Iterable[Any]) -> None:
-        """What it wants to write is written, read and replayed."""
+        """Write, read and replay the records that a decision wants to write."""
         for key, value in list(records):
             self._again(key, value)
             self.shard.replay(1 << 40, -1, key, value)
@@ -156,7 +156,7 @@ def groups(data: bytes) -> None:
 
 
 class Coordinating:
-    """What a shard sets off is not done here."""
+    """A coordinator that does not do here what a shard sets off."""
 
     stories = TransactionStories("transactional id", lambda: NOW_MS)
 

@@ -1,4 +1,4 @@
-"""What a fuzz target is: a function that reads bytes, the errors it may refuse them with, and the inputs to start from."""
+"""A fuzz target: a function that reads bytes, the errors it may refuse them with, and the inputs to start from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`run` returns, or raises one of `refusals`. Any other exception is a finding, and so is a failed assertion."""
+    """A target of which `run` returns, or raises one of `refusals`. Any other exception is a finding, and so is a failed assertion."""
 
     name: str
     run: Callable[[bytes], object]

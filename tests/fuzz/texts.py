@@ -29,7 +29,7 @@ BROKER_VALUES = {name: None if key.default is REQUIRED else key.default for name
 
 
 def _text(data: bytes) -> str:
-    """As it comes out of a request, where strings are UTF-8."""
+    """Return the text as it comes out of a request, where strings are UTF-8."""
     return data.decode("utf-8", "ignore")
 
 

@@ -1,4 +1,4 @@
-"""What clients and peers send: streams, frames, headers, every API in every version, messages inside of messages."""
+"""The bytes that clients and peers send: streams, frames, headers, every API in every version, messages inside of messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ READS_MAX = 50
 
 
 def again(cls: type[Any], version: int, obj: Any) -> None:
-    """What was decoded is encoded, and says the same."""
+    """Encode what was decoded, and check that it says the same."""
     written = encode(obj, version)
     equal(encode(decode(cls, written, version), version), written, f"{cls.__name__} v{version} read again")
 
@@ -69,7 +69,7 @@ def _refuse(api_key: int, version: int, body: Any) -> None:
 
 
 def _holds(check: Callable[..., None], *arguments: Any) -> None:
-    """What has been read must be possible to write: an error of the protocol is no refusal here."""
+    """Check that what has been read can be written: an error of the protocol is no refusal here."""
     try:
         check(*arguments)
     except ProtocolError as error:
@@ -230,7 +230,7 @@ class StoppedClock:
 
 
 class OneWorld:
-    """As much of a world as a listener needs for one connection."""
+    """The part of a world that a listener needs for one connection."""
 
     clock = StoppedClock()
 

@@ -45,7 +45,7 @@ class Cli:
             return run_here(*arguments, stdin=stdin)
 
     def ok(self, *arguments: str, stdin: str | bytes = "") -> str:
-        """What a command prints that must not fail."""
+        """Return the output of a command that must not fail."""
         done = self(*arguments, stdin=stdin)
         assert done.code == 0, f"ottla {' '.join(arguments)}: exit code {done.code}\n{done.err}"
         return done.out
@@ -62,7 +62,7 @@ class Cli:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        """Without a process: what a test needs, and is not about."""
+        """Return an admin client: it does without a process what a test needs and is not about."""
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
 

@@ -1,4 +1,4 @@
-"""What a process imports before it does anything: nine tenths of the time of a command and of a node's start.
+"""The modules that a process imports before it does anything: nine tenths of the time of a command and of a node's start.
 
 The counts are of modules of Ottla and of other packages. Each limit is up to three above what was reached (2026-11-30); the time
 of one module is 0.2 to 1 ms.

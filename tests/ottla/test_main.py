@@ -170,7 +170,7 @@ def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(mon
 
 
 def test_a_closed_pipe_keeps_the_exit_code_of_what_was_found() -> None:
-    """`ottla cluster health | head -1` in a script with pipefail said that an unhealthy cluster is healthy."""
+    """The line `ottla cluster health | head -1` in a script with pipefail said that an unhealthy cluster is healthy."""
     code = (
         "import sys, ottla.__main__ as m; from types import SimpleNamespace; from ottla.cli.output import print_rows\n"
         "def unhealthy(words):\n"

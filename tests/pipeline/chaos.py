@@ -76,7 +76,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 class Stages:
-    """`ottla-pipeline run all`, killed and started again."""
+    """The stages of `ottla-pipeline run all`, killed and started again."""
 
     def __init__(self, program: Program, folder: Path) -> None:
         self._program, self._folder = program, folder

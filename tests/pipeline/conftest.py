@@ -33,7 +33,7 @@ SHORT_LIVED = ("spark.shuffle_partitions=1", "spark.options.spark.sql.codegen.wh
 
 
 def why_not() -> str | None:
-    """What keeps Spark from running here."""
+    """Return the reason why Spark cannot run here."""
     problem = session.missing()
     if problem is None and session.jars_folder(Config()) is None:
         problem = "the connector's jars are not in build/spark-jars; fetch them: make spark-jars (needs Maven)"
@@ -78,7 +78,7 @@ class Node:
         assert producer.flush(20) == 0 and errors == [None] * count
 
     def drop_before(self, topic: str, offset: int) -> None:
-        """What retention does, at once: partition 0 begins at this offset."""
+        """Let partition 0 begin at this offset at once, as retention does."""
         from confluent_kafka import TopicPartition
 
         for future in self.admin.delete_records([TopicPartition(topic, 0, offset)]).values():

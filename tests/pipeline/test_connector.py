@@ -51,7 +51,7 @@ def rows(spark: Any, node: Node, form: str, **options: str) -> list[Any]:
 
 
 def same(spark: Any, node: Node, **options: str) -> list[Any]:
-    """What both sources read."""
+    """Return the rows that both sources read."""
     ours, theirs = (rows(spark, node, form, **options) for form in ("ottla", "kafka"))
     assert ours == theirs
     return ours

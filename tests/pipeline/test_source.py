@@ -91,7 +91,7 @@ def test_times_select_by_the_time_of_the_record(spark: Any, node: Node) -> None:
 
 @pytest.mark.compat
 def test_a_stream_begins_at_the_configured_offsets(spark: Any, node: Node) -> None:
-    """Without an option it begins at the end; by a time that no record has reached, as the strategy says."""
+    """A stream without the option begins at the end; by a time that no record has reached it begins as the strategy says."""
     topic = node.topic(1)
     node.send(topic, 3)
     future = json.dumps({topic: {"0": int(time.time() * 1000) + 3_600_000}})

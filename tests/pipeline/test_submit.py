@@ -39,7 +39,7 @@ def written(config: Config, folder: Path) -> list[str]:
 
 
 def submit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """As docs/PIPELINE.md says; somewhere else than in the source tree, which is not on the path then."""
+    """Submit the program as docs/PIPELINE.md says; somewhere else than in the source tree, which is not on the path then."""
     jars = ",".join(str(jar) for jar in (ROOT / "build" / "spark-jars").glob("*.jar"))
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[1]", "--jars", jars, *arguments]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": session.LOOPBACK}
@@ -58,7 +58,7 @@ def test_a_stage_is_submitted_as_a_file(node: Node, tmp_path: Path) -> None:
 
 
 def test_the_whole_program_is_found_by_its_file_too(tmp_path: Path) -> None:
-    """What spark-submit of main.py runs, without the minute that Spark takes."""
+    """The test runs what spark-submit of main.py runs, without the minute that Spark takes."""
     command = [sys.executable, str(ROOT / "pipeline" / "main.py"), "config", "--bootstrap", "kafka:9092"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert 'bootstrap_servers = "kafka:9092"' in done.stdout, done.stderr

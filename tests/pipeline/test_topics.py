@@ -1,4 +1,4 @@
-"""What a user finds out before Spark is started: a cluster that is not there or not reachable, topics that do not exist."""
+"""A user finds out before Spark is started that a cluster is not there or not reachable, or that topics do not exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.pipeline.conftest import ROOT, Node
 
 
 def test_an_address_without_a_listener(tmp_path: Path) -> None:
-    """As a program, for what is on the screen: one line."""
+    """The program runs as a process, for what is on the screen: one line."""
     command = [sys.executable, "-m", "ottla.pipeline", "run", "bronze", "--bootstrap", "127.0.0.1:1", "--output", "out"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 1

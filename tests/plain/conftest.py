@@ -39,7 +39,7 @@ class Plain:
 
     @property
     def remedy(self) -> str:
-        """What installs an extra of this wheel into this environment, which has no pip of its own, up to the extra."""
+        """Return the command that installs an extra of this wheel into this environment, which has no pip of its own, up to the extra."""
         python = self.environment / "bin/python"
         words = f"uv pip install --python {python}" if shutil.which("uv") else f"pip --python {python} install"
         return f"{words} '{self.wheel}"

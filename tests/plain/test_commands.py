@@ -1,4 +1,4 @@
-"""What a user of the plain install sees: the pages' first commands and tests work, and what needs an extra says so in a sentence."""
+"""A user of the plain install sees the pages' first commands and tests work, and what needs an extra says so in a sentence."""
 
 from __future__ import annotations
 

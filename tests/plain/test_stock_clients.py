@@ -63,7 +63,7 @@ WAIT_S_MAX = 30
 
 
 def create(bootstrap: str, *topics: str, **configs: str) -> None:
-    """`configs` with underscores for the dots of their names."""
+    """Create topics with `configs`, which have underscores for the dots of their names."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {name.replace("_", "."): value for name, value in configs.items()}
     for made in admin.create_topics([NewTopic(topic, 1, 1, config=config) for topic in topics]).values():
@@ -256,7 +256,7 @@ def test_the_batches_on_the_disk_have_the_codec_of_their_topic(node: PlainNode, 
 
 
 def codecs_of(directory: Path, topic: str) -> set[str]:
-    """Of the batches of partition 0: offset, length, leader epoch, magic and CRC come before the attributes."""
+    """Return the codecs of the batches of partition 0: offset, length, leader epoch, magic and CRC come before the attributes."""
     (path,) = directory.rglob(f"{topic}-0/*.log")
     data, at, found = path.read_bytes(), 0, set()
     while length := int.from_bytes(data[at + 8 : at + 12], "big"):

@@ -113,7 +113,7 @@ def check_fields(cls: type[Any], specified: list[Fact], present: set[int]) -> No
 
 
 def check_struct(cls: type[Any], specified: list[Fact], present: set[int], common: dict[str, list[Fact]]) -> None:
-    """`present`: the versions of the message in which the struct appears; only these count."""
+    """Compare a struct with Kafka's facts; `present` are the versions of the message in which it appears, and only these count."""
     specified = [fact for fact in specified if fact.versions("versions") & present]
     own_fields = [own for own in fields(cls) if any(version in own.versions for version in present)]
     assert [json_name(own.name).lower() for own in own_fields] == [fact.words[0].lower() for fact in specified]

@@ -1,4 +1,4 @@
-"""What declared classes are like to work with."""
+"""Declared classes are easy to work with."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def path_of(code: Any) -> str:
 
 
 def label(state: Any) -> str:
-    """`PREPARE_COMMIT` and `Unattached` as PrepareCommit and Unattached."""
+    """Return the label of a state: `PREPARE_COMMIT` and `Unattached` become PrepareCommit and Unattached."""
     name: str = state.name if isinstance(state, Enum) else state.__name__
     return "".join(word.capitalize() for word in name.split("_")) if name.isupper() else name
 
@@ -207,7 +207,7 @@ def errors_of(docstring: str | None) -> list[tuple[str, str]]:
 
 
 def errors_of_handler(handler: Any) -> list[tuple[str, str]]:
-    """Those that its own docstring lists, if it is named as its API; else it is alone in a module that lists them."""
+    """Return the errors that the handler's own docstring lists, if it is named as its API; else it is alone in a module that lists them."""
     if getattr(handler, "__name__", "").upper() in ApiKey.__members__:
         return errors_of(inspect.getdoc(handler))
     return errors_of(sys.modules[getattr(handler, "__module__", __name__)].__doc__)

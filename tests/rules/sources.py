@@ -102,13 +102,15 @@ def source_of(file: Path) -> Source:
 
 
 def short_path(path: str) -> str:
-    """`broker/broker_node.py` for `ottla/broker/broker_node.py`: as pages and tables name it. The links at the top lead there."""
+    """Return a path as pages and tables name it: `broker/broker_node.py` for `ottla/broker/broker_node.py`. The links at the top lead there."""
     top, _, rest = path.partition("/")
     return rest if top == "ottla" and rest.partition("/")[0] in PARTS else path
 
 
 def package_of(module: str) -> str:
-    """`storage` for ottla.storage.log.log; empty for a module of others, and for `ottla` itself, which has the version of all."""
+    """Return the package of a module: `storage` for ottla.storage.log.log; empty for a module of others, and for `ottla` itself, which has the
+    version of all.
+    """
     top, _, rest = module.partition(".")
     inner = rest.partition(".")[0]
     return inner if top == "ottla" and inner in STANDS_ON else ""
@@ -138,7 +140,7 @@ def imported_names(tree: ast.Module) -> frozenset[str]:
 
 
 def dotted(node: ast.AST) -> str:
-    """`a.b.c` as text; empty for anything else."""
+    """Return `a.b.c` as text; empty for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

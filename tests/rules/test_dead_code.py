@@ -1,4 +1,4 @@
-"""What only tests use is not part of the product: each module, and each function and class of one, is used by the packages."""
+"""The product has no part that only tests use: each module, and each function and class of one, is used by the packages."""
 
 from __future__ import annotations
 

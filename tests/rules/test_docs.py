@@ -1,4 +1,4 @@
-"""What is written about the code is true where a machine can check it: paths, names, numbers of invariants, pages made of tables."""
+"""The pages are true about the code where a machine can check it: paths, names, numbers of invariants, pages made of tables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def modules() -> Iterator[str]:
 
 @cache
 def ends_of_paths() -> frozenset[str]:
-    """Of a path and of its folders whatever follows a slash: `partition.py`, `replication/partition.py` and so on."""
+    """Return whatever follows a slash in a path and in its folders: `partition.py`, `replication/partition.py` and so on."""
     found = set()
     for file in files():
         parts = file.split("/")
@@ -93,7 +93,7 @@ def known_names() -> frozenset[str]:
 
 @cache
 def classes() -> dict[str, tuple[set[str], set[str]]]:
-    """What the classes of the repository have, and their bases; those of one name together."""
+    """Return what the classes of the repository have, and their bases; those of one name together."""
     found: dict[str, tuple[set[str], set[str]]] = {}
     for file in modules():
         for node in nodes_of(tree_of(ROOT / file)):
@@ -119,13 +119,15 @@ def has(name: str, member: str, above: frozenset[str] = frozenset()) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """`a.b.c`: each part is a name somewhere, and what follows a class is one of its own."""
+    """Return whether each part of `a.b.c` is a name somewhere, and what follows a class is one of its own."""
     parts = name.split(".")
     return set(parts) <= known_names() and all(has(*pair) for pair in pairwise(parts) if pair[0] in classes())
 
 
 def is_in_its_package(name: str) -> bool:
-    """`controller.metadata.loader.Publisher`: where a name begins with a package, the folders and the module after it are there."""
+    """Return whether the folders and the module after a package are there, where a name begins with one, as controller.metadata.loader.Publisher
+    does.
+    """
     folder, parts = ROOT / "ottla", name.split(".")
     if parts[0] not in PARTS or name in BROKER_CONFIGS:
         return True

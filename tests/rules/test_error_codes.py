@@ -64,7 +64,7 @@ class Expected(NamedTuple):
 
 @cache
 def expected() -> tuple[Expected, ...]:
-    """Of each file of tests: the codes that it asserts, compares with, is parametrized with, or has in a table."""
+    """Return for each file of tests the codes that it asserts, compares with, is parametrized with, or has in a table."""
     found = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if not str(path.relative_to(ROOT)).startswith(NOT_EXPECTING):

@@ -60,7 +60,7 @@ def installed() -> dict[str, set[str]]:
 
 
 def distributions_of(package: str) -> set[str]:
-    """Those of a package; one that is not installed (an optional part of `make test`) has a distribution of its name."""
+    """Return the distributions of a package; one that is not installed (an optional part of `make test`) has a distribution of its name."""
     return installed().get(package, {distribution(package)})
 
 

@@ -158,7 +158,7 @@ def test_who_reads_json_of_others_takes_what_its_parser_raises_for_depth() -> No
 
 
 def test_a_module_of_guarded_decoders_is_imported_in_the_process_alone() -> None:
-    """Nothing of the console and of the command line calls a decoder of values by itself."""
+    """No module of the console or of the command line calls a decoder of values by itself."""
     wrong = [
         source.path
         for source in sources()

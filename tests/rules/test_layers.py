@@ -279,7 +279,7 @@ def test_a_circle_behind_an_import_for_type_checkers_is_found() -> None:
 
 
 def test_the_contents_of_each_folder_import_each_other_in_one_direction() -> None:
-    """Of every folder, at every depth: a file or a folder in it does not need one that needs it, not even for types."""
+    """No file or folder needs one that needs it, in any folder and at any depth, not even for types."""
     found = {folder: count for folder, arrows in arrows_by_folder().items() if (count := imports_back(arrows))}
     assert not found, "these folders have files or folders that need each other, with so many imports back"
 
@@ -296,7 +296,7 @@ Arrow: TypeAlias = tuple[str, str]
 
 
 def arrows_by_folder() -> dict[str, dict[Arrow, int]]:
-    """Of each folder its arrows, and how many imports of modules each of them stands for."""
+    """Return the arrows of each folder, and how many imports of modules each of them stands for."""
     found: dict[str, dict[Arrow, int]] = {}
     for module, targets in imports([(source, source.tree) for source in (*sources(), *pipeline_sources())]).items():
         for target in targets:
@@ -326,7 +326,7 @@ def imports_back(arrows: dict[Arrow, int]) -> int:
 
 
 def on_circles(arrows: dict[Arrow, int]) -> set[str]:
-    """What needs something that needs it."""
+    """Return the modules that need something that needs them."""
     found = set()
     for name in {start for start, _ in arrows}:
         reached, front = set[str](), {name}
@@ -344,7 +344,7 @@ def circle(trees: list[tuple[Source, ast.Module]]) -> str:
 
 
 def imports(trees: list[tuple[Source, ast.Module]]) -> dict[str, set[str]]:
-    """Of each module those that its tree imports."""
+    """Return for each module those that its tree imports."""
     modules = {source.module for source, _ in trees}
     graph: dict[str, set[str]] = {}
     for source, tree in trees:
@@ -369,7 +369,7 @@ def way_back(graph: dict[str, set[str]]) -> str:
 
 
 def at_import(tree: ast.Module) -> ast.Module:
-    """What of it runs when the module is imported."""
+    """Return the part of a tree that runs when the module is imported."""
     return ast.Module(body=[n for n in tree.body if not is_for_type_checkers(n) and not is_body(n)], type_ignores=[])
 
 

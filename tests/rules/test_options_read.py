@@ -61,7 +61,7 @@ def declared_by_parser(source: Source) -> dict[str, int]:
 
 @cache
 def read_by(tree: ast.Module) -> frozenset[str]:
-    """What may read an option: attributes that are loaded, and names as text outside of declarations and of checks."""
+    """Return the words that may read an option: attributes that are loaded, and names as text outside of declarations and of checks."""
     skipped: set[int] = set()
     for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

@@ -36,7 +36,7 @@ def places(page: str) -> dict[str, Place]:
 
 
 def room_of(module: str, package: str) -> str:
-    """`rest` for ottla.registry.rest.app; empty for a module of another package, and for the package itself."""
+    """Return the room of a module: `rest` for ottla.registry.rest.app; empty for a module of another package, and for the package itself."""
     top = f"ottla.{package}."
     return module.removeprefix(top).partition(".")[0] if module.startswith(top) else ""
 

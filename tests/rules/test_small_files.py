@@ -23,7 +23,7 @@ SMALL_FILES_MAX = {
 
 
 def folder_of(path: str) -> str:
-    """`broker/groups` for broker/groups/classic/join.py: two names at most."""
+    """Return two names of a path at most: `broker/groups` for broker/groups/classic/join.py."""
     return "/".join(path.split("/")[:-1][:2])
 
 

@@ -1,4 +1,4 @@
-"""What silences a checker or leaves out a test names what it silences, has its reason beside it, and becomes less."""
+"""A line that silences a checker or leaves out a test names what it silences, has its reason beside it, and becomes rarer."""
 
 from __future__ import annotations
 

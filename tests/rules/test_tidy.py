@@ -76,7 +76,7 @@ def test_nothing_is_left_for_later() -> None:
 
 
 def test_the_tree_stands_alone() -> None:
-    """Nothing points to the machine it was made on."""
+    """No file points to the machine it was made on."""
     wrong = []
     for pattern in ("*.py", "*.md", "*.toml", "Makefile", "*.sh", "*.json", "*.csv"):
         for file in ROOT.rglob(pattern):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.rules.sources import ROOT, dotted, nodes_of, sources
+from tests.rules.sources import ROOT, dotted, nodes_of, sources, tree_of
 
 #: The word in all its forms, and what is to be said in its place.
 RETIRED = {
@@ -61,6 +61,8 @@ LEFT: dict[str, int] = {}
 NO_SUBJECT = re.compile(
     r"\s*(?:(?:Of|By|Also|As|Without|Only|What|Not|Those|None of|Up to|Nothing|Called)\b|None:|True if\b|-?\d+:|`)"
 )
+#: A module of tests may begin with the command, the option or the class that it is about, as pages begin with a title.
+TITLE_OF_TESTS = re.compile(r"\s*`[^`]+`")
 #: The same of comments on lines of their own. Those that begin with the other words are sentences ("As in Kafka, ...").
 NO_SUBJECT_OF_COMMENT = re.compile(r"(?:Of|By|Also|Not|None of|Up to where|Whether it|Those)\b(?! \w+ed by)")
 #: A function's docstring says what to do: "Return", "Write", "Return whether". "Raises:" is the head of a list.
@@ -115,7 +117,7 @@ def retired_in(line: str) -> Iterator[str]:
 
 
 def found() -> dict[str, list[str]]:
-    """Of each folder: where retired words are. A path counts once, as line 0."""
+    """Return for each folder where retired words are. A path counts once, as line 0."""
     places: dict[str, list[str]] = {}
     for path, file in files():
         text = f"{path}\n{file.read_text(errors='replace')}"
@@ -125,6 +127,14 @@ def found() -> dict[str, list[str]]:
                 f"{path}:{number}: {word}" for word in retired_in(lines[number])
             )
     return {folder: words for folder, words in places.items() if words}
+
+
+def trees_of_tests() -> Iterator[tuple[str, ast.Module]]:
+    """The path and the tree of each file of tests. What stands in data/ is input of theirs."""
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        path = file.relative_to(ROOT)
+        if not SKIPPED & set(path.parts):
+            yield str(path), tree_of(file)
 
 
 def first_lines_of_comments(lines: list[str]) -> Iterator[tuple[int, str]]:
@@ -154,6 +164,18 @@ def test_first_sentences_name_what_they_are_about() -> None:
         for node in nodes_of(source.tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and NO_SUBJECT.match(ast.get_docstring(node) or "")
+    ]
+    assert not wrong, "these docstrings begin without a noun or a verb of what they describe:\n" + "\n".join(wrong)
+
+
+def test_first_sentences_of_tests_name_what_they_are_about() -> None:
+    wrong = [
+        f"{path}:{node.body[0].lineno}: {text.splitlines()[0]}"
+        for path, tree in trees_of_tests()
+        for node in nodes_of(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and NO_SUBJECT.match(text := ast.get_docstring(node) or "")
+        and not (isinstance(node, ast.Module) and TITLE_OF_TESTS.match(text))
     ]
     assert not wrong, "these docstrings begin without a noun or a verb of what they describe:\n" + "\n".join(wrong)
 

@@ -1,4 +1,4 @@
-"""What non-Kafka and broken clients send: that connection alone is closed, with one line that says what it looked like."""
+"""A non-Kafka or broken client is closed alone, with one line that says what it looked like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for one disk: in which order it runs, and what a disk that hangs keeps waiting."""
+"""The jobs that wait for one disk: in which order they run, and what a disk that hangs keeps waiting."""
 
 from __future__ import annotations
 

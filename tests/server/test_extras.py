@@ -1,4 +1,4 @@
-"""What a node says where a package has no wheel: each feature is refused with what it lacks, and the node is otherwise whole."""
+"""A node says where a package has no wheel: each feature is refused with what it lacks, and the node is otherwise whole."""
 
 from __future__ import annotations
 

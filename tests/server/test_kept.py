@@ -1,4 +1,4 @@
-"""What is remembered by names that clients choose."""
+"""The caches by names that clients choose."""
 
 from __future__ import annotations
 

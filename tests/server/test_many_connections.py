@@ -1,4 +1,4 @@
-"""What connections cost: bytes kept for unfinished frames, turns of the loop to accept them, and limits of how many come (invariant 51)."""
+"""The cost of connections: bytes kept for unfinished frames, turns of the loop to accept them, and limits of how many come (invariant 51)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Counter:
-    """What a test keeps in a worker process."""
+    """A value that a test keeps in a worker process."""
 
     def __init__(self, start: int) -> None:
         self.count = start
@@ -36,7 +36,7 @@ class Counter:
         return os.getpid()
 
     def files(self) -> list[str]:
-        """What its descriptors are."""
+        """Return the files of its descriptors."""
         names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
         return [os.readlink(name) for name in names if os.path.exists(name)]
 

@@ -68,7 +68,7 @@ def _all_or_nothing(consumers: list[Consumer], history: History) -> None:
 
 
 def _one_value(consumers: list[Consumer], everything: Consumer) -> None:
-    """2: whatever anybody read at an offset, everybody reads there."""
+    """Check that all read the same at an offset (invariant 2)."""
     for consumer in consumers:
         for partition, seen in consumer.seen.items():
             log = everything.seen[partition]
@@ -113,7 +113,7 @@ def _nothing_twice(
 
 
 def _in_order(partition: TopicPartition, log: dict[int, bytes], sends: list[Operation]) -> None:
-    """27: what an idempotent producer sent is in the log in its order."""
+    """Check that what an idempotent producer sent is in the log in its order (invariant 27)."""
     producers = {send.process.encode() for send in sends if send.name == SEND_IDEMPOTENT}
     last: dict[bytes, int] = {}
     for offset in sorted(log):

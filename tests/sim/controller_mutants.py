@@ -58,7 +58,7 @@ def clean_by_the_mark_alone(state: Any, request: Any, leaving: Any) -> list[Any]
 
 
 def in_batches_of_two(self: runtime.Controller, state: Any, records: list[Any]) -> None:
-    """Only registrations: what a client asked for stays atomic."""
+    """Divide registrations alone: what a client asked for stays atomic."""
     if not isinstance(records[-1], RegisterBrokerRecord):
         _append(self, state, records)
         return

@@ -21,7 +21,7 @@ SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=200, file_delete_dela
 
 
 class DiskNode:
-    """`log` is the partition `topic-0`, created at the start."""
+    """A node that has the partition `topic-0` as its `log`, created at the start."""
 
     def __init__(self, seed: int = 0, config: LogConfig = SMALL) -> None:
         self.disk = SimDisk(random.Random(seed), lambda: NOW_MS)
@@ -77,7 +77,7 @@ def nodes(count: int = 40, config: LogConfig = SMALL) -> Iterator[DiskNode]:
 
 
 def fills(log: Log) -> list[int]:
-    """What was written, batch by batch."""
+    """Return the batches that were written, one by one."""
     return [
         (view.records()[0].value or b"\xff")[0] for view in log.batches(log.log_start_offset) if not view.is_control
     ]

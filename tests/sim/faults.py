@@ -242,7 +242,7 @@ class Faults:
         await self._down(node, power=True)
 
     async def power_of_all(self, node: SimNode) -> None:
-        """Without a flush before each acknowledgement, of this node only."""
+        """Cut the power of all nodes, or of this one alone if nodes acknowledge without a flush."""
         nodes = self.cluster.nodes if self.flushes else [node]
         struck = [each for each in nodes if each is node or (each.number not in self._busy and each.is_up)]
         self._busy.update(each.number for each in struck)
@@ -465,7 +465,7 @@ class Faults:
             self.cluster.hub.mend(*link)
 
     async def slow_connections(self, node: SimNode) -> None:
-        """Of two messages that are sent over different connections the later one may arrive first, by far."""
+        """Slow connections down: of two messages that are sent over different ones the later one may arrive first, by far."""
         rng = self.rng
         hub = self.cluster.hub
         struck = hub.connections_of(node.host.name)

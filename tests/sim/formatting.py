@@ -1,4 +1,4 @@
-"""What an operator does once with `kafka-storage format`: a voter of several does not format its directories by itself."""
+"""An operator formats once with `kafka-storage format`: a voter of several does not format its directories by itself."""
 
 from __future__ import annotations
 

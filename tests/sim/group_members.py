@@ -25,7 +25,7 @@ Make = Callable[[type[Any], str, random.Random], Any]
 
 
 class GroupMembers:
-    """`is_able`: the cluster has the features from its beginning, and no scene takes up the time of the seed."""
+    """The members of groups; with `is_able` the cluster has the features from its beginning, and no scene takes up the time of the seed."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class GroupMembers:
             sharer.group.is_calm = True
 
     def unsettled(self) -> str | None:
-        """42: why not every group is stable, with everything owned; None if they are."""
+        """Return why not every group is stable with everything owned (invariant 42); None if they are."""
         return (
             (consumer_members.unsettled(self.consumers) if self.consumers else None)
             or (share_members.unsettled(self.share) if self.share else None)
@@ -108,7 +108,7 @@ class GroupMembers:
         )
 
     def unread(self) -> str | None:
-        """What the share group has yet to read or to acknowledge; None: nothing."""
+        """Return what the share group has yet to read or to acknowledge; None if there is nothing."""
         if not self.share:
             return None
         group = self.share[0].group

@@ -1,4 +1,4 @@
-"""What clients sent and received, in order; the trace of a run and its hash."""
+"""The messages that clients sent and received, in order; the trace of a run and its hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(slots=True)
 class Operation:
-    """`outcome`: ok, fail (it certainly did not take place), info (unknown)."""
+    """An operation with its `outcome`: ok, fail (it certainly did not take place), info (unknown)."""
 
     t0: float
     t1: float

@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What one callback of a node's loop called, in order."""
+    """The calls that one callback of a node's loop made, in order."""
 
     lane: str
     calls: list[Call]

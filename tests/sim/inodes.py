@@ -1,4 +1,4 @@
-"""What the simulated disk is made of: files and directories, each as programs see it and as the platters hold it.
+"""The parts of the simulated disk: files and directories, each as programs see it and as the platters hold it.
 
 What survives a power loss:
 - of a file: the bytes of its last sync, and of every 4 KiB page changed since then any mixture of the old and the new
@@ -24,7 +24,7 @@ POISON = b"SIGBUS!!"
 
 @dataclass(eq=False)
 class Mapped:
-    """What a program has mapped: from `end` on it has memory of its own."""
+    """A file as a program has mapped it: from `end` on it has memory of its own."""
 
     data: bytearray
     end: int
@@ -74,7 +74,7 @@ class Inode:
             self.touched.update(range(start // PAGE_BYTES, -(-end // PAGE_BYTES)))
 
     def _reachable(self) -> bytearray:
-        """What the platters would hold if every dirty page were written now."""
+        """Return the bytes that the platters would hold if every dirty page were written now."""
         if self.believed is None:
             return self.data
         kept = bytearray(self.durable[: len(self.data)].ljust(len(self.data), b"\0"))

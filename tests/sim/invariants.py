@@ -1,4 +1,4 @@
-"""What must hold at every moment, looked at from outside of all nodes. The numbers are in docs/dev/INVARIANTS.md.
+"""The invariants that hold at every moment, looked at from outside of all nodes. The numbers are in docs/dev/INVARIANTS.md.
 
 Two kinds of memory make the checks cheap. `Committed` is one partition's log as anybody ever saw it below a high watermark:
 each replica is read once from where it was looked at last. Everything else is a dictionary of what was seen once and may
@@ -165,7 +165,7 @@ class Invariants:
             raise Violation("22", f"{key} has eligible replicas beside enough in sync: {registration}")
 
     def _is_led(self, image: MetadataImage, name: str, r: PartitionRegistration) -> None:
-        """54: no partition is without a leader beside a replica that is let in, has all that is committed, and its directory."""
+        """Check that no partition is without a leader beside a replica that is let in, has all that is committed, and its directory (invariant 54)."""
         if r.leader >= 0:
             return
         for number in r.isr or r.elr:
@@ -217,7 +217,7 @@ class Invariants:
                 )
 
     def _knows_itself(self, node: SimNode, partition: Partition) -> None:
-        """23: in metadata that is older than its registration a broker leads what its crash may have lost."""
+        """Check that a broker does not lead what its crash may have lost, in metadata that is older than its registration (invariant 23)."""
         server = node.server
         assert server is not None and server.broker is not None and server._lifecycle is not None
         own = server.broker.metadata.image.cluster.brokers.get(node.number)
@@ -312,7 +312,7 @@ class Invariants:
         return replica.log.log_end_offset > last_offset
 
     def same_metadata(self) -> None:
-        """21: whether a node has it from the log or from a snapshot, the metadata at one offset is the same."""
+        """Check that the metadata at one offset is the same, whether a node has it from the log or from a snapshot (invariant 21)."""
         images: dict[int, tuple[SimNode, MetadataImage]] = {}
         for node in self._cluster.nodes:
             if node.is_up and node.server is not None and node.server.started_metadata:

@@ -88,7 +88,7 @@ def begin_and_remember(log: Log) -> FlushJob | None:
 
 
 def begin_on_the_worker(job: FlushJob) -> None:
-    """What a flush covers is read while the loop may be in the middle of a change."""
+    """Read on the worker what a flush covers, while the loop may be in the middle of a change."""
     late = _begin(job.durability, LOGS[id(job.durability)].log_end_offset)
     if late is not None:
         job.end, job.truncations, job.rolls, job.segments, job.mark = (

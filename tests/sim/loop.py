@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Deadlock(Exception):
-    """Nothing is ready, no timer is set: the run would wait for ever."""
+    """A run would wait for ever: nothing is ready, and no timer is set."""
 
 
 class BusyLoop(Exception):

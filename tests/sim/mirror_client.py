@@ -19,7 +19,7 @@ class LoopClock:
 
 
 class Process:
-    """What can be done to all connections of a worker. A share of its requests is lost, half of these after they took effect."""
+    """The faults of all connections of a worker. A share of its requests is lost, half of these after they took effect."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

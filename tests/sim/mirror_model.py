@@ -103,7 +103,9 @@ class Log:
         self.epoch += 1
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """As Kafka answers: the lowest known epoch's begin for one that is older than all, nothing for one that is to come."""
+        """Return the end of an epoch as Kafka answers: the lowest known epoch's begin for one that is older than all, nothing for one that is to
+        come.
+        """
         if epoch > self.epoch:
             return -1, -1
         if epoch == self.epoch:
@@ -117,7 +119,7 @@ class Log:
         return [row.value or b"" for row in self.records()]
 
     def all_values(self) -> list[bytes]:
-        """Those of aborted and of open transactions, too."""
+        """Return all values, with those of aborted and of open transactions."""
         data = b"".join(entry.data for entry in self.entries if not entry.is_control)
         return [row.value or b"" for batch in iter_batches(data) for row in batch.records()]
 

@@ -65,7 +65,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Promise:
-    """What is left after a power loss at least."""
+    """The records that are left after a power loss at least."""
 
     flushed: int = 0
     start: int = 0
@@ -253,7 +253,7 @@ class MovingNode:
         self._lead(self.log)
 
     async def _truncate(self) -> None:
-        """As a follower of a leader that does not have the last batches."""
+        """Truncate the log as a follower of a leader that does not have the last batches."""
         log = self.log
         offset = self.rng.randint(max(log.log_start_offset, log.log_end_offset - 8), log.log_end_offset)
         self.epoch += 1

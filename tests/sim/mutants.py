@@ -217,7 +217,7 @@ def read_strictly(log: Log, offset: int, *, min_one: bool = True, **limits: Any)
 
 
 def answer_no_session(self: PendingFetch, rows: Any) -> Any:
-    """What gives no answer stands for whatever forgets to complete one."""
+    """Answer no Fetch of a session: this stands for whatever forgets to complete one."""
     return _fetch_response(self, rows) if not self.reader.session.id else None
 
 

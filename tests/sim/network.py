@@ -45,7 +45,7 @@ class SimHub:
         return SimNetwork(self, name)
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing goes from `source` to `target` any more; the other way is not touched."""
+        """Let nothing go from `source` to `target` any more; the other way is not touched."""
         self._cut.add((source, target))
 
     def partition(self, some: Iterable[str], others: Iterable[str]) -> None:
@@ -61,14 +61,14 @@ class SimHub:
 
     @staticmethod
     def slow_connections(connections: Iterable[SimTransport], delay_ms: float) -> None:
-        """What is sent over these connections takes so much longer from now on, in both directions; 0 ends it."""
+        """Delay what is sent over these connections so much from now on, in both directions; 0 ends it."""
         for connection in connections:
             for side in (connection, connection.peer):
                 if side is not None:
                     side.slow_seconds = delay_ms / 1000
 
     def slow_down(self, source: str, target: str, delay_ms: float) -> None:
-        """What goes from `source` to `target` takes about so much longer from now on."""
+        """Delay what goes from `source` to `target` by about so much from now on."""
         self._slow[source, target] = delay_ms
 
     def heal(self) -> None:
@@ -78,7 +78,7 @@ class SimHub:
             transport.deliver_soon()
 
     def mend(self, source: str, target: str) -> None:
-        """What goes from `source` to `target` arrives again, and in time."""
+        """Let what goes from `source` to `target` arrive again, and in time."""
         self._cut.discard((source, target))
         self._slow.pop((source, target), None)
         for transport in list(self.transports):
@@ -311,7 +311,7 @@ class SimServer:
         self._hub.listeners.pop(self._address, None)
 
     def hold(self, delay_s: float) -> None:
-        """Not simulated: connections cost nothing here."""
+        """Do nothing: connections cost nothing here."""
 
 
 class SimNetwork:
@@ -323,7 +323,7 @@ class SimNetwork:
 
     @property
     def room(self) -> int:
-        """Not simulated: connections have no descriptors here."""
+        """Return no bound: connections have no descriptors here."""
         return sys.maxsize
 
     def _check_alive(self) -> None:

@@ -19,7 +19,7 @@ def batches_of(log: Log, start: int | None = None) -> list[Stored]:
 
 
 def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
-    """What a crash left of the log is what the model allows; afterwards the model is what is there."""
+    """Check that the model allows what a crash left of the log; afterwards the model is what is there."""
     start, end = log.log_start_offset, log.log_end_offset
     if model.reset_to is not None and not _continues(log, model, power):
         # In the middle of starting over elsewhere: whatever is there only has to be sound.

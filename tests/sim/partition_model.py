@@ -1,4 +1,4 @@
-"""What a partition must hold, kept as a plain list of batches: the judge of the storage histories.
+"""A partition as a plain list of batches that it must hold: the judge of the storage histories.
 
 It knows nothing of segments, indexes or checkpoints. Everything else a log knows (producers, transactions, epochs, lookups) is
 worked out here from the list alone, with rules written down a second time on purpose: `storage` is not imported.
@@ -110,7 +110,7 @@ class Producers:
 
 @dataclass
 class PartitionModel:
-    """`batches` are all that were ever appended and not truncated: those before `start` may be gone from the disk."""
+    """A model of a partition: `batches` are all that were ever appended and not truncated; those before `start` may be gone from the disk."""
 
     batches: list[Stored] = field(default_factory=list)
     start: int = 0
@@ -186,7 +186,7 @@ class PartitionModel:
 
 
 def committed_records(batches: Sequence[Stored], aborted: Iterable[Aborted], start: int, end: int) -> list[Record]:
-    """What a read_committed consumer of [start, end) is shown, given the aborted transactions of the response: Kafka's rule."""
+    """Return the records that a read_committed consumer of [start, end) is shown, given the aborted transactions of the response: Kafka's rule."""
     waiting = sorted((txn for txn in aborted if txn.last >= start), key=lambda txn: txn.first)
     skipping: set[int] = set()
     seen: list[Record] = []

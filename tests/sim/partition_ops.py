@@ -1,4 +1,4 @@
-"""What can be done to a partition, at random: appends as a leader and as a follower, and everything that changes a log.
+"""The random changes of a partition: appends as a leader and as a follower, and everything that changes a log.
 
 Every function does one thing to the log and the same to its model. While it is going on the model says what a crash in its
 middle may leave; `settle` ends that. A `StorageFailure` goes to the caller.
@@ -174,7 +174,7 @@ class Operations:
         model.append(stored)
 
     def _follow(self, partition: Partition) -> None:
-        """What a leader sent: some batches, of which the last may be cut off; gaps where compaction was."""
+        """Append what a leader sent: some batches, of which the last may be cut off; gaps where compaction was."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         ahead = PartitionModel(list(model.batches), end=model.end, blurred=model.blurred)
@@ -230,7 +230,7 @@ class Operations:
         assert log.log_end_offset == end
 
     def refused(self, partition: Partition) -> None:
-        """What must be refused changes nothing (13)."""
+        """Check that a refused change changes nothing (13)."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         if partition.leads:

@@ -1,4 +1,4 @@
-"""What a seed chooses before it begins: roles, voters, time-outs, how its nodes were formatted, how good its disks are."""
+"""The choices of a seed before it begins: roles, voters, time-outs, how its nodes were formatted, how good its disks are."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:
 
 
 def settings_of(plan: Plan, number: int, rng: random.Random) -> dict[str, str]:
-    """Of one node, beside those of all."""
+    """Return the settings of one node, beside those of all."""
     settings: dict[str, str] = {}
     if "broker" in plan.roles[number]:
         settings["broker.rack"] = rng.choice(("north", "south"))
@@ -173,7 +173,7 @@ def settings_of(plan: Plan, number: int, rng: random.Random) -> dict[str, str]:
 
 
 def format_nodes(plan: Plan, cluster: SimCluster) -> None:
-    """As `kafka-storage format` would, where the nodes are not to do it themselves."""
+    """Format the nodes that are not to do it themselves, as `kafka-storage format` would."""
     if plan.metadata_version is None and not plan.first_voters:
         return
     directories = {node.number: _format(plan, node) for node in cluster.nodes}

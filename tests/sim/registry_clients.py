@@ -99,7 +99,7 @@ class Client:
         return True
 
     async def _read_own(self, instance: Instance, fact: Fact, since: float) -> None:
-        """What an instance has answered it shows from then on."""
+        """Check that an instance shows from then on what it has answered."""
         code, made = await self.ask(instance, "GET", f"/subjects/{fact.subject}/versions/{fact.version}?deleted=true")
         if code == 0 or instance.is_over or not self._truth.has_had(fact, since) or self._is_unsettled():
             return

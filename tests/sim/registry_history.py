@@ -27,7 +27,7 @@ PAUSE_S_MAX, LONG_AWAY_S = 20.0, 33.0
 
 
 class Theme(NamedTuple):
-    """What a history is about. The number of its seed says which one it has: chance alone makes few faults in the order that shows a mistake.
+    """The theme of a history. The number of its seed says which one it has: chance alone makes few faults in the order that shows a mistake.
 
     `faults` strike at any time, every `every_s` seconds on average, and those of `appends` in the middle of so many of the appends.
     """
@@ -152,7 +152,7 @@ class History:
         self.later(self.rng.random() * PAUSE_S_MAX, setattr, wire, "way_s", WAY_S)
 
     def silence(self, instance: Instance) -> None:
-        """Nothing of an instance reaches the cluster for a while, and what it has sent arrives afterwards."""
+        """Let nothing of an instance reach the cluster for a while; what it has sent arrives afterwards."""
         wire = instance.wire
         wire.open.clear()
         self.later(self.rng.random() * PAUSE_S_MAX, wire.open.set)

@@ -127,7 +127,7 @@ class Instance:
         return self.lane.closed or self.main.done()
 
     async def _serve(self) -> None:
-        """As `server.serve` does, without its sockets and signals."""
+        """Serve as `server.serve` does, without its sockets and signals."""
         await self.log.start()
         link = Link(ask=lambda leader, tls, question: self._web.ask(leader.host, question))
         self.application = Application(self.registry, Access(), link)

@@ -50,7 +50,7 @@ GROUP_REQUESTS = {
 
 @dataclass
 class KnownProducer:
-    """What a partition knows of a producer: its epoch, the next sequence, and the offsets of its batches by sequence."""
+    """The knowledge that a partition has of a producer: its epoch, the next sequence, and the offsets of its batches by sequence."""
 
     epoch: int
     next: int
@@ -288,7 +288,7 @@ class RegistryCluster(ModelCluster):
 
 
 class Wire:
-    """What can be done to all connections of an instance: they are slow, a share of the requests is lost, or nothing goes through."""
+    """The faults of all connections of an instance: they are slow, a share of the requests is lost, or nothing goes through."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

@@ -1,4 +1,4 @@
-"""What a registry's log says, kept beside the code under test: each record is judged when the log takes it, each answer when it comes.
+"""The truth of a registry's log, kept beside the code under test: each record is judged when the log takes it, each answer when it comes.
 
 Of a record: an id means one schema for ever, also after its last version was deleted for good; a new id and a new version are the next
 ones; a version keeps its schema; a new one is compatible by the level that counts at that offset; nothing that is referred to is deleted.

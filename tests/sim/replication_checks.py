@@ -1,4 +1,4 @@
-"""What must hold of replication at every moment, looked at from outside of all nodes, beside invariants.py.
+"""The invariants of replication at every moment, looked at from outside of all nodes, beside invariants.py.
 
 6, 5    the moment a producer is answered, every member of the ISR that the controller has committed holds the records, and with
         flush.messages=1 on its disk: an awaited flush is rarely cut off by a power loss, and so histories alone do not show it

@@ -385,7 +385,7 @@ class Simulation:
         return next((why for node in self.cluster.brokers if (why := misplaced(node, image)) is not None), None)
 
     async def _quiet(self) -> None:
-        """54: with nothing left to decide the controller writes NoOpRecords and no more."""
+        """Check that the controller writes NoOpRecords and no more when nothing is left to decide (invariant 54)."""
         self.invariants.same_metadata()
         active = self.cluster.active_controller
         assert active is not None and active.server is not None

@@ -191,7 +191,7 @@ class History:
             self.left_behind.append(process)
 
     def others(self) -> None:
-        """What was left behind goes on, now and then."""
+        """Let what was left behind go on, now and then."""
         while self.left_behind and self.rng.random() < 0.3:
             process = self.rng.choice(self.left_behind)
             process.turn()

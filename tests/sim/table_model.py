@@ -1,4 +1,4 @@
-"""What the protocol of tables runs on in histories: a store and tables in memory whose calls take turns and meet faults, and a log.
+"""The ground on which the protocol of tables runs in histories: a store and tables in memory whose calls take turns and meet faults, and a log.
 
 Each process, a leader or a committer, is a thread that runs only while it has its turn: from one call to the next. It can be killed
 before a call, or between its effect and its answer, or be left behind and go on much later.

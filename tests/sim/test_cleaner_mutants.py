@@ -31,7 +31,7 @@ _superfluous = TransactionsSeen.marker_is_superfluous
 
 
 def never_lowered() -> property:
-    """`Cleaning.cleaned_until` only grows."""
+    """Return a `Cleaning.cleaned_until` that only grows."""
     return property(
         lambda cleaning: cleaning.__dict__.get("highest", 0),
         lambda cleaning, offset: cleaning.__dict__.__setitem__(
@@ -58,7 +58,7 @@ class ChangedLog:
 
 
 def plan(**changed: Callable[[Log], Any]) -> Callable[..., CleaningPlan]:
-    """`plan_for` a log that is not as it is."""
+    """Return a `plan_for` that sees the log changed."""
     return lambda log, first_dirty, now_ms: _plan_for(cast(Log, ChangedLog(log, changed)), first_dirty, now_ms)
 
 

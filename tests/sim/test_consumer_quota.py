@@ -42,7 +42,7 @@ def share_of_the_quota(
     held_seconds: float = 0,
     skipped: float = 0,
 ) -> float:
-    """What all of them got from `skipped` seconds on. In the middle they stand still together for `held_seconds`."""
+    """Return the bytes that all of them got from `skipped` seconds on. In the middle they stand still together for `held_seconds`."""
     rng, got = random.Random(late_ms), 0
 
     async def consume(channel: Channel, end_s: float) -> None:

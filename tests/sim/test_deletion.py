@@ -20,7 +20,7 @@ PARTITIONS = 30
 
 
 def with_partitions(count: int = PARTITIONS, seed: int = 0) -> DiskNode:
-    """`topic-0` to `topic-<count - 1>`, a record in each, and `other-0` beside them."""
+    """Return a node with `topic-0` to `topic-<count - 1>`, a record in each, and `other-0` beside them."""
     node = DiskNode(seed)
     for partition in range(count):
         log = node.logs.create("topic", partition, TOPIC_ID, node.config, now_ms=NOW_MS)
@@ -33,7 +33,7 @@ def with_partitions(count: int = PARTITIONS, seed: int = 0) -> DiskNode:
 
 
 def counted(node: DiskNode) -> Counter[str]:
-    """What the disk does from now on, by kind and, for directories, by path."""
+    """Return the calls of the disk from now on, by kind and, for directories, by path."""
     counts: Counter[str] = Counter()
 
     def count(kind: str, path: str) -> None:

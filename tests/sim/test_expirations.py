@@ -1,4 +1,4 @@
-"""What ends by its time, or by another certificate, stops within a second at all of three brokers, in virtual time.
+"""A session that ends by its time, or by another certificate, stops within a second at all of three brokers, in virtual time.
 
 A delegation token ends open sessions too, with its own end. Who does not log in again has connections.max.reauth.ms; a credential that
 is gone ends with that. Certificates are looked at in each handshake, and open connections go on, as in Kafka.

@@ -210,7 +210,7 @@ def test_the_time_of_delayed_fetches_is_measured_and_others_are_not_counted() ->
 
 
 async def codes_before_and_after(harness: SimClusterHarness, late: SimNode, topic_id: bytes) -> list[int]:
-    """What a session at the broker is answered, while it does not know the topic and once it does."""
+    """Return the codes that a session at the broker is answered, while it does not know the topic and once it does."""
     asks = Channel(harness.admin.world, late.host.name, BROKER_PORT, "asks")
     wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
     opened = await asks.request(FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=0, topics=[wanted]))

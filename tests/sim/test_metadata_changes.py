@@ -1,4 +1,4 @@
-"""What the controller decides about log directories, feature levels and registrations, on a simulated cluster of real nodes."""
+"""The controller decides about log directories, feature levels and registrations, on a simulated cluster of real nodes."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def write_frozen_as_it_was(
     written: list[int],
     is_current: Callable[[], bool],
 ) -> None:
-    """Nothing that happens meanwhile counts, neither here nor before."""
+    """Write the states as they were when they were frozen, whatever has happened meanwhile."""
     kept = snapshots.kept_frozen = {**getattr(snapshots, "kept_frozen", {}), **frozen}
     known = {offset: states for offset, states in kept.items() if offset not in snapshots.offsets}
     _write_frozen(snapshots, known, written, always)
@@ -241,5 +241,5 @@ def is_noticed(name: str, seed: int) -> bool:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_is_noticed(name: str) -> None:
-    """Without a mutant test_storage_crashes.py runs the same seeds."""
+    """The same seeds run without a mutant in test_storage_crashes.py."""
     assert_noticed("storage", name, is_noticed)

@@ -1,4 +1,4 @@
-"""What seeds choose: faults only where the documents promise that nothing is lost by them."""
+"""The choices of seeds: faults only where the documents promise that nothing is lost by them."""
 
 from __future__ import annotations
 

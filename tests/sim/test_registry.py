@@ -53,7 +53,7 @@ def no_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def cuts_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
-    """What was read counts in each leader epoch."""
+    """Take what was read as valid in each leader epoch, without asking for cuts."""
 
     async def settle(self: _Reader) -> None:
         await Consumer._settle(self)
@@ -78,7 +78,7 @@ def former_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def verdict_of_before(patch: pytest.MonkeyPatch) -> None:
-    """What was found for a schema counts, although other versions have come meanwhile."""
+    """Keep the verdict that was found for a schema, although other versions have come meanwhile."""
     patch.setattr(Question, "__eq__", lambda self, other: isinstance(other, Question))
 
 

@@ -1,4 +1,4 @@
-"""What must stop stops within a second, in virtual time: from the acknowledgement of a change to the last success at any of three brokers.
+"""A right that was taken stops within a second, in virtual time: from the acknowledgement of a change to the last success at any of three brokers.
 
 Nodes decide by their metadata: an ACL at each request, a SCRAM credential and a delegation token at each login.
 """

@@ -61,7 +61,7 @@ def test_a_member_that_lost_the_answer_with_its_assignment_gets_it_with_the_next
 
 
 def test_a_renewal_after_the_lock_has_ended_renews_nothing() -> None:
-    """Of a record that the group is past, any answer is NONE: it proves neither a lock nor that an acceptance came in time."""
+    """Any answer about a record that the group is past is NONE: it proves neither a lock nor that an acceptance came in time."""
     ledger, partition = ShareLedger(4), (TOPIC, 0)
     session = Session("s0")
 

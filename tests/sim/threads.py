@@ -81,7 +81,7 @@ class SimThread:
         self._go.acquire()
 
     def result(self) -> Any:
-        """What the function returned or raised, once. Kept, a traceback would hold views of mapped files until a collection."""
+        """Return or raise what the function did, once. Kept, a traceback would hold views of mapped files until a collection."""
         self._thread.join()
         error, result = self._error, self._result
         self._error = self._result = None
@@ -124,7 +124,7 @@ class Threads:
             thread.result()  # dropped, unless its caller has it
 
     def switch(self) -> None:
-        """Called before each file system call of the host's processes."""
+        """Switch threads; each file system call of the host's processes calls this first."""
         if _current is not None:
             if self._rng.random() < STOPPED:
                 _current.stop()

@@ -1,4 +1,4 @@
-"""What a broker does for each log directory from time to time, at once and for all of them."""
+"""The chores of a broker for each log directory from time to time, at once and for all of them."""
 
 from __future__ import annotations
 

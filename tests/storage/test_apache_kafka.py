@@ -51,7 +51,7 @@ def kafka(data: Path) -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="module")
 def of_apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a node of Apache Kafka leaves that wrote 3,000 records and stopped cleanly; each test takes a copy."""
+    """Return the directory that a node of Apache Kafka leaves that wrote 3,000 records and stopped cleanly; each test takes a copy."""
     data = tmp_path_factory.mktemp("apache") / "cluster"
     with kafka(data) as running:
         produce(running.bootstrap, "one", 3000)

@@ -1,4 +1,4 @@
-"""What each error of the operating system means for a log directory."""
+"""The meaning of each error of the operating system for a log directory."""
 
 from __future__ import annotations
 

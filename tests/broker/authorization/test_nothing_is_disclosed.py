@@ -1,4 +1,4 @@
-"""What may not be seen leaves no trace in an answer (invariant 49)."""
+"""An answer has no trace of what may not be seen (invariant 49)."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_leader_cut_off_from_the_others_disconnects_its_clients_when_its_sessi
 
 
 def test_brokers_whose_whole_quorum_is_away_go_on_serving() -> None:
-    """As in Apache Kafka: they reach each other, so that none of them is the one that is cut off."""
+    """Apache Kafka does the same: the brokers reach each other, so that none of them is the one that is cut off."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)

@@ -187,7 +187,7 @@ async def test_not_controller_is_asked_again_where_the_controller_is_now() -> No
 
 
 async def test_not_controller_in_the_answer_itself_is_the_clients_to_read() -> None:
-    """Only the envelope says whether to ask again: the broker does not look into the answer."""
+    """The envelope alone says whether the broker is to ask again: it does not look into the answer."""
     topics = [CreatableTopicResult(name="orders", error_code=ErrorCode.NOT_CONTROLLER)]
     body = encode(CreateTopicsResponse(topics=topics), VERSION)
     async with fake_controller(lambda _: answered(body)) as (fake, node), broker(at(node.port)) as (front, _):

@@ -216,7 +216,7 @@ async def test_a_broker_that_was_unregistered_while_alive_comes_back(tmp_path: P
 async def test_a_broker_whose_lifecycle_fails_unexpectedly_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without heartbeats it would be fenced, and answer clients for ever all the same."""
+    """The controller would fence a broker without heartbeats, which would answer clients for ever all the same."""
     async with running(tmp_path) as node:
         broker = node.broker(2, node.new_channel())
         ended: list[RegistrationRejected] = []

@@ -48,7 +48,7 @@ class MemoryLog:
             callback()
 
     def truncate(self, tp: TopicPartition) -> None:
-        """What is not committed is gone, as after an unlucky election."""
+        """Lose what is not committed, as after an unlucky election."""
         committed = self.committed.get(tp, 0)
         self.batches[tp] = [b for b in self.batches.get(tp, ()) if BatchView(memoryview(b)).next_offset <= committed]
         self.waiting = [entry for entry in self.waiting if entry[0] != tp]

@@ -1,4 +1,4 @@
-"""What a broker's shards have is listed when everything that was seen is committed: a reply waits for the shards that have more."""
+"""A listing has what a broker's shards have once everything that was seen is committed: a reply waits for the shards that have more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one partition answers to one reader: ranges, divergence, throttles, and the replica that is nearer."""
+"""The answers of one partition to one reader: ranges, divergence, throttles, and the replica that is nearer."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ PRODUCERS = (7, 8)
 
 
 class Register:
-    """What may be read as the committed offset of one topic: the newest acknowledged one, or a later attempt."""
+    """The offsets that may be read as the committed one of one topic: the newest acknowledged one, or a later attempt."""
 
     def __init__(self) -> None:
         self.acknowledged = -1
@@ -412,7 +412,7 @@ class History:
         self._newest: Any = None
 
     def _is_subscribed(self, topic: str) -> bool:
-        """By the newest record of a group that is at rest."""
+        """Return whether the newest record of a group that is at rest subscribes to the topic."""
         context = self.harness.coordinator.runtime._contexts[0]
         group = context.shard.groups.get("g")
         value = self._recorded()
@@ -444,7 +444,7 @@ class History:
                     )
 
     def _end(self) -> None:
-        """Nothing is in the way any more, and everybody falls silent."""
+        """End all faults, and let everybody fall silent."""
         self.harness.log.refuse = None
         self._release(self.clients[0])
         self._check_fold()

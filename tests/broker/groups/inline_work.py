@@ -37,7 +37,7 @@ _not_begun: list[Coroutine[object, Never, Any]] = []
 
 
 def close_what_has_not_begun() -> None:
-    """Called after each test (conftest.py)."""
+    """Close the work that has not begun; conftest.py calls this after each test."""
     while _not_begun:
         _not_begun.pop().close()
 

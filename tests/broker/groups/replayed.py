@@ -40,7 +40,7 @@ def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]
 
 
 def group_view(shard: GroupCoordinatorShard, group_id: str) -> dict[str, Any]:
-    """What the log has to know of a group."""
+    """Return the view that the log has to have of a group."""
     group = shard.groups[group_id]
     return {
         "state": group.state,

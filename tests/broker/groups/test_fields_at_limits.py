@@ -136,7 +136,7 @@ def test_more_topics_than_a_member_may_name_are_refused(groups: Groups, kind: st
 
 @pytest.mark.parametrize("kind", ["consumer", "share"])
 def test_names_that_fill_more_than_a_record_change_nothing(groups: Groups, kind: str) -> None:
-    """As in Kafka, whose log refuses the record."""
+    """Kafka's log refuses the record, too."""
     beat = partial(getattr(groups, kind), "b", JOIN, subscribed_topic_names=MANY)
     assert groups.refused(beat) == ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -1,4 +1,4 @@
-"""What an operator reads in the log about a rebalance: why it began, who came, who went, how it ended."""
+"""The log shows an operator why a rebalance began, who came, who went, and how it ended."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def reject_unknown(options: Iterable[str]) -> None:
 
 
 def assignment_bytes(text: str) -> bytes:
-    """Of t/0,t/1 as consumers have it, and of other text as it is."""
+    """Return an assignment of "t/0,t/1" in the form that consumers have, and the bytes of any other text."""
     if "/" not in text:
         return text.encode()
     partitions = [tp(each) for each in text.split(",")]

@@ -1,4 +1,4 @@
-"""What a follower does with answers that are late, refuse its session, or say that its log is out of the leader's range."""
+"""A follower gets answers that are late, refuse its session, or say that its log is out of the leader's range."""
 
 from __future__ import annotations
 

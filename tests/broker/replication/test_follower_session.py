@@ -1,4 +1,4 @@
-"""What a follower asks its leader for: whole at first, differences afterwards, and answers that came too late."""
+"""A follower asks its leader for everything at first, and for differences afterwards; answers may come too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a truncation, or the search for the leader's range, may still do when it ends after something else has happened to the partition.
+"""A truncation, or the search for the leader's range, ends after something else has happened to the partition.
 
 Its wait is its own: it ends no other. What it decided holds for the log and the role that it was decided on, and for no other.
 """
@@ -236,7 +236,7 @@ def test_a_truncation_is_dropped_if_what_it_was_decided_on_has_changed(
 def test_a_log_that_has_moved_to_another_directory_within_the_wait_is_truncated_there(
     log: Log, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What was decided holds for the old log; the partition is fetched again, and its leader asks for the same of the new one."""
+    """The decision holds for the old log; the partition is fetched again, and its leader asks for the same of the new one."""
     follower = with_many_producers(log, monkeypatch)
     follower.answer(diverging(6))
     spec = LogSpec(OsFiles(), Mappings(), str(tmp_path / "moved" / "t-0"), "t", 0, TOPIC_ID, LogConfig())

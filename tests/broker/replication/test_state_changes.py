@@ -1,4 +1,4 @@
-"""What an operator reads in the log when the leader or the ISR of a partition changes, or a follower's log goes back."""
+"""The log shows an operator when the leader or the ISR of a partition changes, or a follower's log goes back."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ RETRY_MS = 20
 
 
 class Answers:
-    """What was asked; each is answered when the test says which keys are to be asked again."""
+    """The keys that were asked for; each is answered when the test says which are to be asked again."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, int]] = []

@@ -38,7 +38,7 @@ Batch = tuple[int, int, list[int]]
 
 
 def set_group(wire: Wire, group: str, **configs: str) -> None:
-    """`configs` with underscores for the dots of their names."""
+    """Set the configurations of a group, which have underscores for the dots of their names."""
     changes = [AlterableConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
     resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)
     answer = wire.request(IncrementalAlterConfigsRequest(resources=[resource]))
@@ -59,7 +59,7 @@ def initialize(wire: Wire, group: str, at: At) -> None:
 
 @dataclass
 class Delivered:
-    """What one ShareFetch gave of one partition: records by offset, and how often each was delivered."""
+    """The records that one ShareFetch gave of one partition, by offset, and how often each was delivered."""
 
     error: int = 0
     acknowledge_error: int = 0

@@ -9,7 +9,7 @@ from ottla.server.network.context import Reply
 
 
 class MemoryPersister:
-    """`Persister`."""
+    """A `Persister` in memory."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

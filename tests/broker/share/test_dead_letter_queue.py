@@ -123,7 +123,7 @@ class Brokers:
         self.done += 1
 
     def letters(self) -> list[list[Record]]:
-        """Those of each request."""
+        """Return the dead letters of each request."""
         return [
             [record for batch in iter_batches(bytes(request.topic_data[0].partition_data[0].records)) for record in batch.records()]
             for _, request in self.produced

@@ -122,7 +122,7 @@ def is_archived(share: Share, offset: int) -> bool:
 
 
 def test_a_leader_that_was_killed_writes_the_dead_letters_of_archiving_records_again(share: Share) -> None:
-    """What such a leader leaves behind is the state ARCHIVING (3) of `__share_group_state`."""
+    """Such a leader leaves the state ARCHIVING (3) of `__share_group_state` behind."""
     topic = f"dlq.{share.topic}"
     set_group(share.wire, share.group, errors_deadletterqueue_topic_name=topic)
     share.produce(b"good", b"bad")

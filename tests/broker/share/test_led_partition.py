@@ -41,7 +41,7 @@ AT = TopicIdPartition(TOPIC_ID, 0)
 
 
 class Broker:
-    """`Leadership` of one share partition over a real log."""
+    """A `Leadership` of one share partition over a real log."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
@@ -97,7 +97,7 @@ class Broker:
     def fetch(
         self, member: str, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, others: int = 0
     ) -> Answer[Results]:
-        """`others`: so many more partitions of the session, without records."""
+        """Fetch as a session does that has so many `others`: partitions without records."""
         limits = Limits(wait_ms, min_bytes, max_bytes, 500, 500, strict=False)
         answered = self.counts.fetch_begun("g", self.clock)
         led = {AT: self.led}

@@ -377,7 +377,7 @@ def some_acknowledgements(random: Random, held: list[Acquired]) -> list[Acknowle
 
 
 def finish_all(checked: Checked) -> None:
-    """What is being written is written, and so are all dead letters."""
+    """Finish all writes that go on, and all dead letters."""
     checked.bury()
     while checked.writing or checked.burying:
         if checked.writing:
@@ -388,7 +388,7 @@ def finish_all(checked: Checked) -> None:
 
 
 def drain(checked: Checked) -> None:
-    """Nothing fails any more, and one member takes and accepts all that is left."""
+    """End all failures, and let one member take and accept everything that is left."""
     finish_all(checked)
     checked.now_ms += 1000
     checked.time_out()

@@ -69,7 +69,7 @@ PRODUCER_ID = 7
 
 
 class Connection:
-    """`Peer`, as far as share sessions use it."""
+    """A `Peer`, as far as share sessions use it."""
 
     def __init__(self, name: str) -> None:
         self.id = name
@@ -148,7 +148,7 @@ class ShareTranscript:
         self.log.producers.requires_verification = False
 
     def _load(self) -> None:
-        """As the first fetch does, which would have to wait for it."""
+        """Load the state, as the first fetch does, which would have to wait for it."""
         context: Any = None
         self.leaders.load("g", "t", AT, context)
         self.clock.advance(0)
@@ -285,7 +285,7 @@ def image() -> Any:
 
 
 def batches_of(kinds: dict[str, str]) -> list[tuple[int, int, list[int]]]:
-    """`0-3` is a batch with one type. In the order of offsets, unless the command has `unsorted=1`."""
+    """Return the batches that words such as `0-3` mean, each with one type. In the order of offsets, unless the command has `unsorted=1`."""
     is_sorted = not kinds.pop("unsorted", "")
     batches = []
     for name, spans in kinds.items():

@@ -1,4 +1,4 @@
-"""What a remote segment's reader returns, and that a store with other bytes is a failure and never an answer."""
+"""A remote segment's reader returns its bytes; a store with other bytes is a failure and never an answer."""
 
 from __future__ import annotations
 

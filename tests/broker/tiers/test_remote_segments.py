@@ -1,4 +1,4 @@
-"""What remote segments a partition has, by the records of `__remote_log_metadata`, and which of them its log may be read by."""
+"""The records of `__remote_log_metadata` say which remote segments a partition has, and by which of them its log may be read."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class History:
         self._check_fold()
 
     def _fail_over(self, rival: TransactionalProducer) -> None:
-        """Without what was not committed."""
+        """Change the coordinator, and lose what was not committed."""
         self.is_calm = False
         self.harness.log.truncate(TP)
         self.harness.log.hold, self.harness.log.refuse = False, None
@@ -227,7 +227,7 @@ class History:
             self.harness.producer_ids.take(receive)
 
     def _exhaust(self, rival: TransactionalProducer) -> None:
-        """As if the lone producer had ended transactions until one epoch is left."""
+        """Set the epoch of the lone producer as if it had ended transactions until one epoch is left."""
         harness, lone = self.harness, self.lone
         if (
             harness.log.hold
@@ -279,7 +279,7 @@ class History:
         return outcomes
 
     def _end(self) -> None:
-        """Nothing is in the way any more."""
+        """End all faults."""
         self.harness.log.refuse = None
         self._release(self.rivals[0])
         self.harness.producer_ids.hold = False

@@ -1,4 +1,4 @@
-"""What expires of a transactional producer while it is idle, and what it is answered then, in both versions of transactions.
+"""A transactional producer expires in parts while it is idle, and is answered so, in both versions of transactions.
 
 The steps are those of Kafka's TransactionsExpirationTest: INVALID_PRODUCER_ID_MAPPING is fatal to a producer, which begins
 again with InitProducerId; a producer id that only a partition has forgotten goes on.

@@ -1,4 +1,4 @@
-"""What an operator reads in the log about a transaction: its producers, its states, its end by time."""
+"""The log shows an operator a transaction: its producers, its states, its end by time."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Story:
         assert replayed(self.harness, compacted(records)) == memory
 
     def check_outcomes(self) -> None:
-        """What was prepared was completed, that way and no other; markers say what the log says."""
+        """Check that each prepared transaction was completed, that way and no other, and that markers say what the log says."""
         last: dict[str, TransactionState] = {}
         committed: set[tuple[int, int]] = set()
         aborted: set[tuple[int, int]] = set()

@@ -18,7 +18,7 @@ SOURCES = {"pip": "PyPI", "npm": "npm", "go": "Go module", "deb": "Debian"}
 
 @dataclass
 class Result:
-    """What a client's program printed, and the day."""
+    """The output of a client's program, and the day."""
 
     version: str
     date: str

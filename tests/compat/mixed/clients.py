@@ -1,4 +1,4 @@
-"""What confluent-kafka's clients write and read at brokers of either kind; nothing that was acknowledged may be missing."""
+"""The records that confluent-kafka's clients write and read at brokers of either kind; no acknowledged one may be missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[str], *, keys: Sequence
 
 
 def produce_by(producer: Producer, topic: str, values: Sequence[str], keys: Sequence[str] = ()) -> None:
-    """By a producer that may have lived for long."""
+    """Produce records by a producer that may have lived for long."""
     failed = []
     for value, key in zip_longest(values, keys):
         producer.produce(

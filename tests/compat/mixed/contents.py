@@ -89,7 +89,7 @@ def logged_in(mixed: Mixed, login: str, node: Node, *words: str, stdin: str = ""
 
 
 class Contents:
-    """What was made, and so has to be there."""
+    """The topics and records that were made, and so have to be there."""
 
     def __init__(self, mixed: Mixed) -> None:
         self.mixed = mixed

@@ -130,7 +130,7 @@ def _known(node: Node) -> list[int]:
 
 
 def _images(node: Node, end: int) -> list[MetadataImage]:
-    """Of each snapshot of the node from which its log leads to this offset."""
+    """Return the image at this offset, once from each snapshot of the node and the log behind it."""
     found, batches, snapshots = [], _batches(node), Snapshots(OsFiles(), str(node.metadata_dir))
     for snapshot in snapshots.known():
         if not 0 < snapshot.offset <= end:

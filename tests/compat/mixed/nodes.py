@@ -73,7 +73,7 @@ def until(what: str, check: Callable[[], Found], seconds: float = WAIT_SECONDS_M
 
 
 def tool(name: str, *args: object) -> str:
-    """What one of Apache Kafka's tools prints."""
+    """Return the output of one of Apache Kafka's tools."""
     done = run_tool(name, *map(str, args), timeout_s=TOOL_SECONDS_MAX)
     return done.stdout + done.stderr
 
@@ -149,7 +149,7 @@ class Node:
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
     def format(self, *words: str) -> Node:
-        """By the storage tool of its own kind."""
+        """Format the directories by the storage tool of the node's own kind."""
         self._write_properties()
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties), *words]
         if is_kafka(self.kind):
@@ -263,7 +263,7 @@ class Mixed:
         return ",".join(node.bootstrap for node in self.serving())
 
     def note(self, what: str) -> None:
-        """What is done to the nodes and when, beside their logs."""
+        """Note what is done to the nodes and when, beside their logs."""
         with (self.directory / "accidents.log").open("a") as log:
             log.write(f"{time.strftime('%H:%M:%S')} {what}\n")
 

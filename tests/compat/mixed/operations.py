@@ -1,4 +1,4 @@
-"""What operators do while both kinds are in one cluster: logins, moves of replicas between nodes and disks, many partitions."""
+"""The work of operators while both kinds are in one cluster: logins, moves of replicas between nodes and disks, many partitions."""
 
 from __future__ import annotations
 

@@ -80,13 +80,13 @@ def _secured(node: Node, mechanism: str) -> dict[str, str]:
 
 
 def connect_by_secrets(directory: Path, mechanism: str) -> None:
-    """By a password or a token that stands in the properties."""
+    """Connect by a password or a token that stands in the properties."""
     with Mixed(directory, IDS, **INTERNAL) as mixed:
         connect(mixed, mechanism)
 
 
 def connect_by_kerberos(directory: Path) -> None:
-    """By tickets of a KDC: brokers at brokers, and controllers and brokers at controllers, which have no client's certificate."""
+    """Connect by tickets of a KDC: brokers at brokers, and controllers and brokers at controllers, which have no client's certificate."""
     directory.mkdir()
     with kdc.kdc_in(directory) as realm, Mixed(directory, IDS, **INTERNAL) as mixed:
         mixed.loopback = LOCALHOST

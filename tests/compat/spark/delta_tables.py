@@ -22,7 +22,7 @@ MIX = ("--bad", "5", "--duplicates", "5", "--late", "10")
 
 
 def missing() -> str | None:
-    """What keeps Delta from being used here."""
+    """Return the reason why Delta cannot be used here."""
     from ottla.pipeline import delta, session
     from ottla.pipeline.config import Config
 

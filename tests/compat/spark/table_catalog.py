@@ -48,7 +48,7 @@ def runtime() -> str | None:
 
 
 def missing() -> str | None:
-    """What keeps the scenario from being run here."""
+    """Return the reason why the scenario cannot be run here."""
     if (package := lacking("tables")) is not None:
         return f"the package {package} is not installed"
     return None if runtime() else "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13 is not in Maven's local repository"

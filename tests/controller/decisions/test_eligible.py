@@ -133,7 +133,7 @@ def test_an_alteration_that_is_only_validated_empties_nothing() -> None:
 
 
 def test_the_clear_elr_record_of_a_kafka_controller_bumps_the_partition_epoch_where_it_changes_something() -> None:
-    """As TopicDelta.maybeClearElr does: nodes that count otherwise refuse every AlterPartition of the others from then on."""
+    """TopicDelta.maybeClearElr does the same: nodes that count otherwise refuse every AlterPartition of the others from then on."""
     cluster = with_minimum_of_two()
     cluster.topic("orders", "1 2 3", isr="1 2")
     cluster.fence(2)

@@ -224,7 +224,7 @@ class Counted:
         return len(self._partitions)
 
     def values(self) -> list[PartitionRegistration]:
-        """Of a topic that goes: they are freed in turns (test_freeing.py)."""
+        """Return the values of a topic that goes: they are freed in turns (test_freeing.py)."""
         return list(self._partitions.values())
 
     def items(self) -> Iterator[tuple[int, PartitionRegistration]]:

@@ -1,4 +1,4 @@
-"""What a decision may write at once."""
+"""A decision may write so much at once."""
 
 from __future__ import annotations
 

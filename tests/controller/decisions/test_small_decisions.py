@@ -173,7 +173,7 @@ def test_an_empty_replica_leads_where_it_is_the_only_one_or_unclean_elections_ar
 
 
 def test_a_leaderless_replica_moves_between_two_directories_that_are_there() -> None:
-    """Nothing is lost by a move (KIP-113): the last known leader stays what it is."""
+    """A move loses nothing (KIP-113): the last known leader stays what it is."""
     cluster = DecisionHarness(brokers=2)
     cluster.broker(1, directories=2)
     cluster.topic("orders", "1 2", min_isr=2)

@@ -1,4 +1,4 @@
-"""What the handlers do themselves, over a real connection: duplicates, names and ids, what is not given, who may not."""
+"""The handlers' own part, over a real connection: duplicates, names and ids, what is not given, who may not."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ BROKER = 1
 
 
 class Connection:
-    """`Peer`, as far as the handler looks at it."""
+    """A `Peer`, as far as the handler looks at it."""
 
     def __init__(self, opened_ns: int) -> None:
         self.opened_ns = opened_ns

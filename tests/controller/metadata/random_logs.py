@@ -54,7 +54,7 @@ class Log:
         return self.draw(st.none() | st.just([])) if self.level >= CORDONED else None
 
     def members(self) -> list[int] | None:
-        """Of an ELR; None is no change."""
+        """Return the members of an ELR; None is no change."""
         return self.draw(st.none() | st.just([]) | NODE_LISTS) if self.has_elr else None
 
     def toggle(self, key: Any, added: Any, removed: Any) -> None:
@@ -243,7 +243,7 @@ STEPS = [
 
 @st.composite
 def logs(draw: st.DrawFn, of_kafka: bool = False) -> list[Any]:
-    """Of one metadata.version; `of_kafka`: what 4.3.1 can read, of some versions, one after the other."""
+    """Return logs of one metadata.version, or with `of_kafka` of some versions that 4.3.1 can read, one after the other."""
     log = Log(draw)
     levels = draw(st.lists(st.sampled_from(LEVELS), min_size=1, max_size=2).map(sorted)) if of_kafka else LEVELS[-1:]
     for level in levels:

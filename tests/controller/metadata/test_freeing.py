@@ -28,7 +28,7 @@ TOPICS, PARTITIONS, UNITS = 6, 300, 100
 
 
 class Replicas(tuple[int, ...]):
-    """Of a partition; counts those that are freed."""
+    """The replicas of a partition, which count those that are freed."""
 
     freed = 0
 

@@ -38,7 +38,7 @@ def snapshot(image: MetadataImage) -> list[Any]:
 
 
 def contents(index: ClusterIndex) -> dict[str, Any]:
-    """Without the order in which things were found, and without brokers that have nothing."""
+    """Return the contents without the order in which things were found, and without brokers that have nothing."""
     return {
         "isr": {broker: set(members) for broker, members in index._isr.items() if members},
         "elr": {broker: set(members) for broker, members in index._elr.items() if members},
@@ -105,7 +105,7 @@ def test_snapshots_of_equal_images_are_equal_record_for_record(log: list[Any]) -
 
 @pytest.mark.parametrize("number", range(RECORDED_LOGS))
 def test_the_image_is_the_one_that_apache_kafka_makes(number: int) -> None:
-    """`make compat ARGS=images` compares more of them."""
+    """The run `make compat ARGS=images` compares more of them."""
     log, theirs = recorded(number)
     assert in_one_order(image_of(log)) == in_one_order(theirs)
 

@@ -58,7 +58,7 @@ class Snapshot:
 
 @dataclass
 class Disk:
-    """What survives a crash for certain."""
+    """The files that survive a crash for certain."""
 
     election: ElectionState | None = None
     start_offset: int = 0
@@ -222,7 +222,7 @@ class Replica:
         self.disk.log, self.disk.start_offset, self.disk.snapshots = [], snapshot.offset, list(self.snapshots)
 
     def take_snapshot(self) -> bool:
-        """Of everything delivered. The log before it goes."""
+        """Take a snapshot of everything delivered. The log before it goes."""
         offset = self.delivered_offset
         if offset <= self.core.state.log.start_offset or not self.core.state.log.is_flushed:
             return False

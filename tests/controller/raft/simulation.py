@@ -26,8 +26,9 @@ HEAL_MS = 30_000
 
 class Invariants(Checks):
     def __init__(self, rules: bool = True) -> None:
-        """`rules`: also what the algorithm prescribes, step by step. Without it only what follows when it is not kept:
-        that is what a mutant has to be caught by, for else the check would only repeat what the mutant changes."""
+        """Check with `rules` also what the algorithm prescribes, step by step. Without it only what follows when it is not kept: that is what a
+        mutant has to be caught by, for else the check would only repeat what the mutant changes.
+        """
         self.rules = rules
         self.leader_of: dict[int, int] = {}
         self.voted: dict[tuple[int, int], ReplicaKey] = {}
@@ -38,7 +39,7 @@ class Invariants(Checks):
         self.watermark_of: dict[tuple[int, int], int] = {}
 
     def on_election(self, replica: Replica, election: ElectionState) -> None:
-        """18: epochs grow, and a replica votes once in an epoch, whatever it forgets."""
+        """Check that epochs grow, and that a replica votes once in an epoch, whatever it forgets (invariant 18)."""
         if self.rules and election.epoch < self.epoch_of.get(replica.id, 0):
             raise Violation("18", f"the epoch of {replica.id} went back to {election.epoch}")
         self.epoch_of[replica.id] = election.epoch
@@ -84,7 +85,7 @@ class Invariants(Checks):
             raise Violation("20", "a watermark is exposed before a record of the leader's own epoch")
 
     def _check_complete(self, replica: Replica) -> None:
-        """4: a leader has everything committed. The newest committed record stands for all before it (log matching)."""
+        """Check that a leader has everything committed (invariant 4). The newest committed record stands for all before it (log matching)."""
         last = self.committed_end - 1
         if last >= replica.core.state.log.start_offset:
             epoch = replica.core.state.log.epoch_at(last + 1)
@@ -92,7 +93,7 @@ class Invariants(Checks):
                 raise Violation("4", f"leader {replica.id} lacks committed offset {last}")
 
     def _check_committed(self, replica: Replica) -> None:
-        """19: committed records never change, and all replicas have the same."""
+        """Check that committed records never change, and that all replicas have the same (invariant 19)."""
         high_watermark = replica.core.state.high_watermark
         for batch in reversed(replica.log):
             if batch.last_offset >= high_watermark:
@@ -256,7 +257,7 @@ class Simulation:
         return self.cluster.settled()
 
     def _check_acknowledged(self) -> None:
-        """1: what was acknowledged is there, on every replica, in the same place; 21: snapshots and logs say the same."""
+        """Check that what was acknowledged is on every replica in the same place (invariant 1), and that snapshots and logs say the same (21)."""
         replicas = list(self.cluster.replicas.values())
         for replica in replicas:
             if replica.delivered != replicas[0].delivered:

@@ -120,7 +120,7 @@ def test_a_follower_whose_leader_answers_refuses_pre_votes() -> None:
 
 
 def candidate_without_the_leader() -> tuple[RaftCore, dict[int, int], int]:
-    """Of epoch 6, after leader 2's connection broke and 3 agreed; the ids of the requests for votes, and the time."""
+    """Return a candidate of epoch 6, after leader 2's connection broke and 3 agreed, with the ids of the requests for votes, and the time."""
     core, effects = following()
     now_ms = 1
     core.step(Failed(effects.requests[0].request_id, connection_closed=True), now_ms)

@@ -37,7 +37,7 @@ def fill(log: MetadataLog, first: int, end: int, epoch: int) -> None:
 
 
 def snapshot(log: MetadataLog, offset: int, epoch: int) -> None:
-    """As the driver takes one of what is committed."""
+    """Take a snapshot of what is committed, as the driver does."""
     made = OffsetAndEpoch(offset, epoch)
     kraft_version = log.voters.kraft_version_at(offset)
     writer = SnapshotWriter(

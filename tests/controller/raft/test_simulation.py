@@ -42,7 +42,7 @@ def mutated(put_in: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
 
 
 def is_noticed(name: str, seed: int) -> bool:
-    """Only what the mutant breaks is a catch: not the rule itself, not another invariant, no exception of its own."""
+    """Return whether the mutant is noticed by what it breaks: not by the rule itself, another invariant, or an exception of its own."""
     mutant = MUTANTS[name]
     with mutated(mutant.put_in):
         try:

@@ -46,7 +46,7 @@ def follow_another(core: RaftCore, now_ms: int) -> Effects:
 
 
 def answer(core: RaftCore, effects: Effects, now_ms: int, **fields: object) -> Effects:
-    """Of leader 3 in epoch 6."""
+    """Return an answer of leader 3 in epoch 6."""
     (request,) = effects.requests
     assert isinstance(request.body, Fetch)
     reply = FetchReply(ErrorCode.NONE, 6, 3, (endpoint_of(3),), **fields)

@@ -1,4 +1,4 @@
-"""What a node says that waits for its quorum."""
+"""A node that waits for its quorum says so."""
 
 from __future__ import annotations
 

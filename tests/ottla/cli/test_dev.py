@@ -50,7 +50,7 @@ def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]
 
 
 def refused(*arguments: str) -> str:
-    """What is said about a cluster that does not start: one sentence, and a line of what to do."""
+    """Return what is said about a cluster that does not start: one sentence, and a line of what to do."""
     done = subprocess.run(
         command("dev", *arguments), capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, cwd=ROOT
     )

@@ -1,4 +1,4 @@
-"""What `ottla cluster health` shows of many problems."""
+"""The command `ottla cluster health` sums many problems up."""
 
 from __future__ import annotations
 

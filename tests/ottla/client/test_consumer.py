@@ -1,4 +1,4 @@
-"""What a consumer gives out of the batches that a broker sends."""
+"""A consumer gives out these records of the batches that a broker sends."""
 
 from __future__ import annotations
 

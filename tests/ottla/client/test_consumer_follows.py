@@ -1,4 +1,4 @@
-"""What a consumer does when its leader is lost or cut off, or its offset was deleted. The brokers are of the test."""
+"""A consumer goes on when its leader is lost or cut off, or its offset was deleted. The brokers are of the test."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ PARTITIONS = 3
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """The fate of a request."""
 
     ANSWERED = "it is carried out and answered"
     LOST = "it never arrives"

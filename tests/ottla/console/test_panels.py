@@ -1,4 +1,4 @@
-"""What is kept of panels, and what only those have who wait for it."""
+"""The panels that are kept, and those that only the ones have who wait for them."""
 
 from __future__ import annotations
 

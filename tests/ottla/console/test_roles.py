@@ -1,4 +1,4 @@
-"""What each role may do on the pages: one table has all routes, and two people are two names in the log."""
+"""The rights of each role on the pages: one table has all routes, and two people are two names in the log."""
 
 from __future__ import annotations
 

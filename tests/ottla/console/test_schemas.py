@@ -1,4 +1,4 @@
-"""What the console takes of a registry, also of one that is wrong, slow or hostile; and what it shows of two texts."""
+"""The console takes a registry as it is, also one that is wrong, slow or hostile; and shows two texts beside each other."""
 
 from __future__ import annotations
 

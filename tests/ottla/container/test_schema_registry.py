@@ -30,7 +30,7 @@ DEFAULTS = {"listen": "0.0.0.0:8081", "topic": "_schemas", "group": "schema-regi
 
 
 def started(environment: dict[str, str]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """What `ottla registry` takes from the variables, the properties of its connections, and what is said."""
+    """Return the arguments that `ottla registry` takes from the variables, the properties of its connections, and what is said."""
     start = registry_start(environment)
     _, chosen = parsed(command.app, start.arguments)
     chosen.apply_defaults()

@@ -59,7 +59,7 @@ def test_no_variable_is_said_twice(name: str) -> None:
 
 
 def test_the_authorizer_of_zookeepers_time_becomes_the_one_of_today() -> None:
-    """`--check` passed, and the node did not start."""
+    """The option `--check` passed, and the node did not start."""
     properties = resolved("conduktor zk-single-kafka-single").properties
     assert properties["authorizer.class.name"] == STANDARD_AUTHORIZER
     assert properties["allow.everyone.if.no.acl.found"] == "true"

@@ -1,4 +1,4 @@
-"""What `ottla dev` writes down for other commands, and what is left of it."""
+"""The files that `ottla dev` writes for other commands, and what is left of them."""
 
 from __future__ import annotations
 

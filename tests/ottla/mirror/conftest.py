@@ -63,7 +63,7 @@ class Mirror:
         assert [worker.wait(WAIT_S_MAX) for worker in running] == [0] * len(running), self.said()
 
     def said(self) -> str:
-        """What the workers have printed, without their progress."""
+        """Return the lines that the workers have printed, without their progress."""
         return "".join(line for line in self.log.read_text().splitlines(True) if not line.startswith("{"))
 
     def until(self, passed: Callable[[], bool], what: str) -> None:
@@ -73,7 +73,7 @@ class Mirror:
             time.sleep(0.05)
 
     def values(self, topic: str) -> list[bytes | None]:
-        """What a reader of committed records finds in the target."""
+        """Return the values that a reader of committed records finds in the target."""
         return [record.value for record in self.east.records(topic)]
 
     def members(self) -> int:

@@ -1,4 +1,4 @@
-"""What goes wrong on either side of a mirror: it is said, and goes on where it can."""
+"""A mirror says what goes wrong on either side, and goes on where it can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the target gets of a source's batches: passed on as they are, joined, cut or encoded again."""
+"""The target gets a source's batches passed on as they are, joined, cut or encoded again."""
 
 from __future__ import annotations
 

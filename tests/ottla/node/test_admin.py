@@ -1,4 +1,4 @@
-"""What the admin listener shows of a node by itself."""
+"""The admin listener shows a node by itself."""
 
 from __future__ import annotations
 

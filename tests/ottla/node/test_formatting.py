@@ -39,7 +39,7 @@ BROKER = {
 
 
 def start(properties: dict[str, str], *directories: Path, **more: str) -> str:
-    """What a start does before anything else; the directories by the names of log.dirs."""
+    """Do what a start does before anything else; the directories go by the names of log.dirs."""
     given = {name.replace("_", "."): value for name, value in more.items()}
     config = NodeConfig(properties | {"log.dirs": ",".join(map(str, directories))} | given)
     return prepare(OsFiles(), config, random.Random(1), 0)

@@ -1,4 +1,4 @@
-"""What a node and `ottla dev` say, where standard error is a file on a full disk: they end in order all the same."""
+"""A node and `ottla dev` end in order where standard error is a file on a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's process sets for itself before the node is made."""
+"""A node's process sets some things for itself before the node is made."""
 
 from __future__ import annotations
 

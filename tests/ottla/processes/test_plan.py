@@ -1,4 +1,4 @@
-"""What the processes of a machine get, derived from one configuration, and what is refused."""
+"""The processes of a machine get configurations that are derived from one, and some are refused."""
 
 from __future__ import annotations
 

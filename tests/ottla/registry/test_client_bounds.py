@@ -1,4 +1,4 @@
-"""What a client of registries takes of a registry that is wrong, or hostile."""
+"""A client of registries meets one that is wrong, or hostile."""
 
 from __future__ import annotations
 

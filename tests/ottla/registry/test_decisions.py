@@ -1,4 +1,4 @@
-"""What is decided for a request, and what the records say when they are replayed: ids, versions, deletions, modes, references."""
+"""The decisions for requests, and the records of them when they are replayed: ids, versions, deletions, modes, references."""
 
 from __future__ import annotations
 

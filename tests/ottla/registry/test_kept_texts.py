@@ -1,4 +1,4 @@
-"""What the registry prints it takes again: random schemas and recorded ones, as kept, normalized, referred to, and replayed.
+"""The registry takes what it prints again: random schemas and recorded ones, as kept, normalized, referred to, and replayed.
 
 Of each schema the kept text and the normalized one are accepted by the registry's own check, are printed as themselves, get the id that
 they have already, and are compatible with it. A schema that refers to them is found by its references and with their definitions inside. A fresh state that

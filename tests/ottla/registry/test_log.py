@@ -54,7 +54,7 @@ def _created(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_registry_waits_until_both_of_its_brokers_know_the_new_topic() -> None:
-    """`ottla dev --registry` ended with UNKNOWN_TOPIC_OR_PARTITION on a machine that was slow."""
+    """The command `ottla dev --registry` ended with UNKNOWN_TOPIC_OR_PARTITION on a machine that was slow."""
     reading, writing = LateBroker(3), LateBroker(2)
     await SchemaLog(cast("Any", reading), cast("Any", writing), "_schemas", "fence")._create()
     assert (reading.asked, writing.asked) == (4, 3)

@@ -80,7 +80,7 @@ def test_a_text_that_protoc_refuses_is_refused(row: dict[str, Any]) -> None:
 
 
 def check_kept(text: str, needed: Mapping[str, str] = MappingProxyType({})) -> None:
-    """What is printed is accepted, means the same, prints the same, and is the same schema of the registry."""
+    """Check that the printed text is accepted, means the same, prints the same, and is the same schema of the registry."""
     schema = ProtobufSchema(text, needed)
     schema.check()
     made = schema.descriptor()
@@ -122,7 +122,7 @@ def test_the_files_of_google_apis_are_kept_as_what_they_are() -> None:
 
 
 def imported(root: Path, text: str) -> dict[str, str]:
-    """What a file needs of these folders, each after what it needs."""
+    """Return the files of these folders that a file needs, each after what it needs."""
     found: dict[str, str] = {}
     for name in parse_proto(text).imports:
         if (root / name).exists():

@@ -1,4 +1,4 @@
-"""What a user without rights sees and changes: all rows of the table of paths, and all fields that name a subject."""
+"""A user without rights sees and changes nothing else: all rows of the table of paths, and all fields that name a subject."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def order_class() -> Any:
 
 
 def consumed(cli: Cli, registry: Instance, topic: str, *values: bytes) -> list[object]:
-    """What `ottla consume --registry` prints of values that a stock producer wrote."""
+    """Return the lines that `ottla consume --registry` prints of values that a stock producer wrote."""
     producer = Producer({"bootstrap.servers": cli.bootstrap})
     for value in values:
         producer.produce(topic, value)

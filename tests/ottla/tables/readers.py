@@ -34,7 +34,7 @@ Reader = Callable[[Path], Iterable[dict[str, Any]]]
 
 
 class Checksum(NamedTuple):
-    """What an engine has seen of a table."""
+    """The sums that an engine has seen of a table."""
 
     rows: int
     digest: str

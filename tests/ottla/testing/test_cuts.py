@@ -102,7 +102,7 @@ def isr(cluster: Cluster, *, seen_by: int) -> list[int]:
 
 
 def write(cluster: Cluster, *, by: int) -> None:
-    """What all in sync acknowledge, to the leader that this node knows."""
+    """Write records that all in sync acknowledge, to the leader that this node knows."""
 
     def is_acknowledged() -> bool:
         led_by = leader(cluster, seen_by=by)

@@ -44,7 +44,7 @@ def test_a_start_takes_a_fraction_of_a_second_of_processor(cluster: Cluster) -> 
 
 
 def test_a_node_is_watched_by_a_test_that_holds_thousands_of_sockets() -> None:
-    """`select` takes no descriptor from 1,024 on: a node that was killed beside a flood of connections could not be stopped."""
+    """The call `select` takes no descriptor from 1,024 on: a node that was killed beside a flood of connections could not be stopped."""
     reading, writing = os.pipe()
     high = fcntl.fcntl(reading, fcntl.F_DUPFD, 1_100)
     os.close(reading)

@@ -127,7 +127,7 @@ def planted(cluster: Cluster) -> set[bytes]:
 
 
 def in_sight(cluster: Cluster) -> tuple[object, ...]:
-    """What the cluster has, as admin sees it: topics with their leaders, entries, users."""
+    """Return what admin sees of the cluster: topics with their leaders, entries, users."""
     with login(cluster) as admin:
         rows = admin.request(DescribeAclsRequest(1, None, 1, None, None, 1, 1), ApiKey.DESCRIBE_ACLS, 3).resources
         asked = DescribeUserScramCredentialsRequest(None)

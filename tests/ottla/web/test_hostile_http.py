@@ -46,7 +46,7 @@ SLOW_S_MAX = 9.0
 
 
 async def answer_to(port: int, data: bytes) -> bytes:
-    """What a server sends until it closes; nothing if it resets the connection."""
+    """Return the bytes that a server sends until it closes; nothing if it resets the connection."""
     reader, writer = await connected(port, data)
     try:
         async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""What a leader accepts and refuses of produced bytes.
+"""A leader accepts and refuses produced bytes.
 
 The expectations of KAFKA_AGREES were measured against Apache Kafka 4.3.1 by sending the same bytes to it.
 """

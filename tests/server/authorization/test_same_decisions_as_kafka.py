@@ -65,7 +65,7 @@ class World:
 
     @staticmethod
     def _question(rng: random.Random) -> tuple[Principal, str, int, int, str | None]:
-        """Without a name: whether the operation is allowed on any resource of the type."""
+        """Return the question whether the operation is allowed; without a name it is asked of any resource of the type."""
         kind = rng.choice(list(SUPPORTED_OPERATIONS))
         name = CLUSTER_NAME if kind == CLUSTER else rng.choice(NAMES)
         any_resource = kind != CLUSTER and rng.random() < 0.2

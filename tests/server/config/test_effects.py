@@ -1,4 +1,4 @@
-"""What a node says of properties that it does not do anything with: refused, or named in one line."""
+"""A node refuses properties that it does not do anything with, or names them in one line."""
 
 from __future__ import annotations
 

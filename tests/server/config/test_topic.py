@@ -1,4 +1,4 @@
-"""What topics, groups and client-metrics subscriptions may be given, in Kafka's words (taken from 4.3.1)."""
+"""The values that topics, groups and client-metrics subscriptions may be given, in Kafka's words (taken from 4.3.1)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def sample(wire_type: WireType, version: int) -> Any:
 
 
 def without_nullable(cls: type[Any], version: int) -> Any:
-    """As `filled`, but whatever may be null is; the outermost arrays stay, or there would be nothing to answer."""
+    """Return a message as `filled` does, with null wherever it may be; the outermost arrays stay, or there would be nothing to answer."""
     message = filled(cls, version)
     for field in fields(cls):
         if version in field.versions:

@@ -68,7 +68,7 @@ async def test_a_frame_that_comes_in_pieces_is_read_when_the_rest_is_there(tls: 
 @TLS
 @pytest.mark.parametrize("record", [700, 16_384])
 async def test_a_frame_is_answered_wherever_its_bytes_stop_for_a_while(tls: type[Tls] | None, record: int) -> None:
-    """Also within a TLS record, part of which OpenSSL has already: to wait for as much again would be to wait for ever."""
+    """A TLS record counts, too, of which OpenSSL has a part already: to wait for as much again would be to wait for ever."""
     chance = random.Random(record)
     async with tiny_node(Route(PRODUCE, produced), tls=tls) as node:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -14,7 +14,7 @@ BUSY = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def received(reply: Reply[Any]) -> list[Any]:
-    """What the connection is given."""
+    """Return the bytes that the connection is given."""
     given: list[Any] = []
     reply.attach(SimpleNamespace(completed=given.append))
     return given

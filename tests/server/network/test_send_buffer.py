@@ -40,7 +40,7 @@ async def send_buffer_of(node: TinyNode) -> int:
 
 
 def granted(size: int) -> int:
-    """What this kernel makes of a requested size: twice as much, at most twice net.core.wmem_max."""
+    """Return the size that this kernel makes of a requested one: twice as much, at most twice net.core.wmem_max."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         return other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)

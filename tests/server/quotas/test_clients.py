@@ -1,4 +1,4 @@
-"""What clients have used, and how long they wait: the time is the test's."""
+"""The quotas that clients have used, and how long they wait: the time is the test's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the matcher of a plain install refuses, and what a hostile expression costs."""
+"""The matcher of a plain install refuses some expressions, and a hostile one costs so much."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class Admin(Client):
 
 
 def first_error(response: Any) -> int:
-    """Of the response itself, or of its first row."""
+    """Return the error of the response itself, or of its first row."""
     code = getattr(response, "error_code", 0)
     for rows in ("topics", "results", "responses"):
         for row in getattr(response, rows, ()):

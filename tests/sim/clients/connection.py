@@ -1,4 +1,4 @@
-"""What every simulated client has: a host, channels to the brokers, what it knows of leaders, and its history."""
+"""The base of every simulated client: a host, channels to the brokers, what it knows of leaders, and its history."""
 
 from __future__ import annotations
 

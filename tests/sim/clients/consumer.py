@@ -114,7 +114,7 @@ class Consumer(Client):
     def _given_out(
         self, partition: TopicPartition, batch: BatchView, aborted: deque[tuple[int, int]]
     ) -> Iterator[tuple[int, bytes]]:
-        """What an application would see of the batch: no control records, and with read_committed nothing aborted."""
+        """Return the records that an application would see of the batch: no control records, and with read_committed nothing aborted."""
         aborting = self._aborting[partition]
         while aborted and aborted[0][0] <= batch.last_offset:
             aborting.add(aborted.popleft()[1])

@@ -31,7 +31,7 @@ FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, 
 
 @dataclass
 class ConsumerGroup:
-    """What the members of one group know together."""
+    """The knowledge that the members of one group share."""
 
     name: str
     partitions: list[TopicPartition]
@@ -141,7 +141,7 @@ class ConsumerMember(Client):
 
 
 def unsettled(members: list[ConsumerMember]) -> str | None:
-    """42: why the group is not stable with every partition owned; None if it is."""
+    """Return why the group is not stable with every partition owned (invariant 42); None if it is."""
     epochs = {member.epoch for member in members}
     if len(epochs) > 1 or JOINING in epochs:
         return f"members are in epochs {sorted(epochs)}"

@@ -45,7 +45,7 @@ KEEPS_ID = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERAT
 
 @dataclass
 class Group:
-    """What the members of one group know together."""
+    """The knowledge that the members of one group share."""
 
     name: str
     partitions: list[TopicPartition]
@@ -193,7 +193,7 @@ class Member(Client):
         self._forget(keeps_id=True)
 
     async def _delete_offsets(self, node: int) -> None:
-        """40: refused for a topic that a member reads, also by a coordinator that knows the members from its log."""
+        """Delete offsets: it is refused for a topic that a member reads (invariant 40), also by a coordinator that knows the members from its log."""
         topic, generation = self.rng.choice(self.topics), self.generation
         rows = [PartitionIndex(partition_index=0)]
         request = OffsetDeleteRequest(
@@ -256,7 +256,7 @@ def shared_out(partitions: list[TopicPartition], readers: dict[str, list[str]]) 
 
 
 def unsettled(members: list[Member]) -> str | None:
-    """42: why the group is not stable with every partition owned; None if it is."""
+    """Return why the group is not stable with every partition owned (invariant 42); None if it is."""
     generations = {member.generation for member in members}
     if len(generations) > 1 or not all(member.is_stable for member in members):
         return f"members are in generations {sorted(generations)}"

@@ -1,4 +1,4 @@
-"""What the members of a share group know together, held against each answer that one of them gets (invariants 55 to 58).
+"""The knowledge that the members of a share group have together, held against each answer that one of them gets (invariants 55 to 58).
 
 A lock counts from the answer that gave it until its member has given the record back, its session is over, its time has passed
 (counted from the request, so never too long), or another leader answers. What a leader answers that the cluster has replaced, and
@@ -67,7 +67,7 @@ class Delivery:
 
 
 class ShareLedger:
-    """Of one group; `limit` is its share.delivery.count.limit."""
+    """The records of one group; `limit` is its share.delivery.count.limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -86,7 +86,7 @@ class ShareLedger:
         answered: Answered,
         lock_seconds: float,
     ) -> None:
-        """`value` is None of an offset without a record of the application."""
+        """Take a delivery; `value` is None of an offset without a record of the application."""
         known = self.deliveries.setdefault(place, Delivery(value or b""))
         if value is not None and known.value != value:
             raise Violation("2", f"{session.member} was given {value!r} at {place}, where {known.value!r} was before")

@@ -50,8 +50,9 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 @dataclass
 class ShareGroup:
-    """What the members of one group know together. `leadership` says in which life and epoch a broker leads a partition, None if
-    the cluster knows of a newer epoch."""
+    """The knowledge that the members of one group share. `leadership` says in which life and epoch a broker leads a partition, None if the cluster
+    knows of a newer epoch.
+    """
 
     name: str
     partitions: list[TopicPartition]
@@ -96,7 +97,7 @@ class ShareMember(Client):
         super().start()
 
     def _begin(self) -> None:
-        """As another member."""
+        """Begin again, as another member."""
         self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
         self.epoch = JOINING
         self._says_all = False
@@ -369,7 +370,7 @@ class ShareMember(Client):
     def _plan(
         self, session: Connected, partition: TopicPartition, offsets: range, having: set[int], lock_seconds: float
     ) -> None:
-        """What becomes of records that were acquired together."""
+        """Decide what becomes of records that were acquired together."""
 
         def todo(due: float, kinds: list[int]) -> None:
             types = [kind if offset in having else GAP for offset, kind in zip(offsets, kinds, strict=True)]
@@ -402,7 +403,7 @@ class ShareMember(Client):
 
 
 def merged(todo: list[Todo]) -> dict[TopicPartition, list[Batch]]:
-    """By partition, in the order of the offsets."""
+    """Return the records of each partition, in the order of the offsets."""
     batches: dict[TopicPartition, list[Batch]] = {}
     for each in todo:
         batches.setdefault(each.partition, []).extend(each.batches)
@@ -410,7 +411,7 @@ def merged(todo: list[Todo]) -> dict[TopicPartition, list[Batch]]:
 
 
 def unsettled(members: list[ShareMember]) -> str | None:
-    """42: why the group is not stable with every partition assigned; None if it is."""
+    """Return why the group is not stable with every partition assigned (invariant 42); None if it is."""
     epochs = {member.epoch for member in members}
     if len(epochs) > 1 or JOINING in epochs:
         return f"members are in epochs {sorted(epochs)}"

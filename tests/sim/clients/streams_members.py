@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 @dataclass
 class StreamsGroup:
-    """What the members of one group know together. The application repartitions its source and keeps a store."""
+    """The knowledge that the members of one group share. The application repartitions its source and keeps a store."""
 
     name: str
     source: str
@@ -194,7 +194,7 @@ def _tasks(structs: list[TaskIds]) -> frozenset[Task]:
 
 
 def unsettled(members: list[StreamsMember]) -> str | None:
-    """42: why the group is not stable with every task in its place; None if it is."""
+    """Return why the group is not stable with every task in its place (invariant 42); None if it is."""
     epochs = {member.epoch for member in members}
     if len(epochs) > 1 or JOINING in epochs:
         return f"members are in epochs {sorted(epochs)}"

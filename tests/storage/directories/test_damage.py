@@ -1,4 +1,4 @@
-"""What a medium, a human or an unlucky kill did to the files of a log: typed errors, this partition only, nothing destroyed."""
+"""A medium, a human or an unlucky kill has damaged the files of a log: typed errors, this partition only, nothing destroyed."""
 
 from __future__ import annotations
 

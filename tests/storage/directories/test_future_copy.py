@@ -223,7 +223,7 @@ def test_a_future_log_whose_log_is_gone_with_its_directory_takes_its_place_unles
 def test_a_future_log_that_the_metadata_does_not_name_is_set_aside_when_its_log_is_gone(
     two: Logs, tmp_path: Path, elsewhere: bool
 ) -> None:
-    """As after a power loss that took a log which was never flushed, and left a part of its copy."""
+    """A power loss took a log which was never flushed, and left a part of its copy."""
     log, future = moving(two)
     copy_all(log, future)
     future.flush()

@@ -65,7 +65,7 @@ def opened(*paths: Path, mappings: Mappings | None = None) -> Logs:
 
 
 def killed(logs: Logs) -> None:
-    """As the kernel does for a dead process: only the locks go."""
+    """Release the locks alone, as the kernel does for a dead process."""
     for directory in logs.directories:
         assert directory.lock is not None
         directory.lock.release()

@@ -1,4 +1,4 @@
-"""What a crash, a bad disk or a meddling hand leaves in a log directory, and what becomes of it when it is opened."""
+"""A crash, a bad disk or a meddling hand leaves something in a log directory that is opened again."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tm
 def test_a_copy_with_holes_behind_the_last_batch_refuses_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `cp --sparse=always` and rsync -S make them of what a killed node has allocated ahead."""
+    """The tools `cp --sparse=always` and rsync -S make such copies of what a killed node has allocated ahead."""
     log = open_at(tmp_path, CONFIG)
     append(log, batch(size=1000))
     size = log.segments.active.file.size

@@ -1,4 +1,4 @@
-"""What an append asks of the file system that may be done on another thread first, so that the event loop does not wait for it."""
+"""The file system's part of an append may be done on another thread first, so that the event loop does not wait for it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def from_a_client(log: Log, records: bytes, prepared: Prepared | Turn) -> int:
 
 
 def prepared_by_disk_job(log: Log, records: bytes) -> Prepared:
-    """As `broker.long_work` does, which calls what is asked for on a worker."""
+    """Prepare as `broker.long_work` does, which calls what is asked for on a worker."""
     work = prepare_append(log, memoryview(records), NOW_MS, Turn())
     try:
         while True:

@@ -1,4 +1,4 @@
-"""What an operator reads in the log about segments: rolled, deleted, cut off, recovered, cleaned."""
+"""The log shows an operator the changes of segments: rolled, deleted, cut off, recovered, cleaned."""
 
 from __future__ import annotations
 

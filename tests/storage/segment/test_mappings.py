@@ -6,7 +6,7 @@ from ottla.storage.files import MAPPED_SEGMENTS_MAX, Mappings
 
 
 class MappedSegment:
-    """What a segment is to `Mappings`."""
+    """The part of a segment that `Mappings` uses."""
 
     def __init__(self) -> None:
         self.recently_used = False

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def described(groups: Iterable[Any], offsets_of: Callable[[str], list[tuple[str, int, int]]]) -> list[str]:
-    """Of ConsumerGroupDescribe, with the offsets of each group."""
+    """Describe groups as ConsumerGroupDescribe does, with the offsets of each group."""
     lines = []
     for group in groups:
         epochs = f"{group.group_epoch} {group.assignment_epoch}"

@@ -31,7 +31,7 @@ Share = dict[str, list[int]]
 
 
 class Step(NamedTuple):
-    """`topics` is empty if the member leaves; `shares` are those of all members after that."""
+    """A step of one member: `topics` is empty if it leaves, and `shares` are those of all members after that."""
 
     member: str
     topics: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What random sequences of consumer and streams groups have in common: the steps of both read committed offsets and change topics."""
+"""The steps that random sequences of consumer and streams groups have in common: those of both read committed offsets and change topics."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Difference(NamedTuple):
         return next(index for index, (kafka, ours) in enumerate(pairs) if kafka != ours)
 
     def cut(self) -> Difference:
-        """What comes before the first difference, and that."""
+        """Return the lines before the first difference, and that one."""
         end = self.first + 1
         return Difference(self.sequence.of(self.sequence.steps[:end]), self.kafka[:end], self.ours[:end])
 
@@ -50,7 +50,9 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """`next_number` gives numbers that no group or topic of the broker has in its name; it was started with `properties`."""
+    """A comparison of two brokers: `next_number` gives numbers that no group or topic of the broker has in its name; it was started with
+    `properties`.
+    """
 
     def __init__(self, port: int, next_number: Callable[[], int], properties: Mapping[str, str] = PROPERTIES) -> None:
         self.port, self.next_number, self.properties = port, next_number, properties
@@ -68,11 +70,11 @@ class Comparison:
         return found
 
     def agreed(self, sequences: list[Sequence]) -> list[Difference]:
-        """Those that are answered alike."""
+        """Return the steps that both answer alike."""
         return [each for each in self.compared(sequences) if not each.is_real]
 
     def differing(self, sequences: list[Sequence]) -> list[Difference]:
-        """Those that differ each time: the broker's time is real, and something may come late once."""
+        """Return the steps that differ each time: the broker's time is real, and something may come late once."""
         found: list[Difference] = []
         for _ in range(TIMES):
             found = [each for each in self.compared(sequences) if each.is_real]
@@ -80,7 +82,7 @@ class Comparison:
         return found
 
     def shrunk(self, difference: Difference) -> Difference:
-        """Without the steps that it does not need."""
+        """Return the sequence without the steps that the difference does not need."""
         steps = difference.sequence.steps[: difference.first + 1]
         for _ in range(SHRUNK_ROUNDS_MAX):
             shorter = [difference.sequence.of(steps[:at] + steps[at + size :]) for at, size in _pieces(len(steps) - 1)]

@@ -69,7 +69,7 @@ class ConsumerPlayer(ClassicPlayer):
         instance: str = "",
         assignor: str = "",
     ) -> Any:
-        """As a client sends it after an error."""
+        """Send the whole request, as a client does after an error."""
         member.instance = instance or None
         return await self._beat(
             member,
@@ -87,7 +87,7 @@ class ConsumerPlayer(ClassicPlayer):
         return answer
 
     def _regex(self, regex: str) -> str | None:
-        """Of this sequence's topics alone."""
+        """Return an expression that matches topics of this sequence alone."""
         whose = self.owner if self.sequence.has_own_topics else "all"
         return actual(regex, whose) if regex else None
 
@@ -113,7 +113,9 @@ class ConsumerPlayer(ClassicPlayer):
         return answer
 
     def _owned(self, member: Member, word: str) -> list[TopicIdPartitions] | None:
-        """`held` is all that it was given, `less` all but the last partition of each topic, `more` one that it was not."""
+        """Return the partitions that a member reports: `held` is all that it was given, `less` all but the last partition of each topic, `more` one
+        that it was not.
+        """
         held = [TopicIdPartitions(topic_id, sorted(partitions)) for topic_id, partitions in member.held or ()]
         match word:
             case "none":

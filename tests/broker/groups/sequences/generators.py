@@ -1,4 +1,4 @@
-"""What makes a sequence of each kind."""
+"""The generators of sequences, one for each kind."""
 
 from __future__ import annotations
 

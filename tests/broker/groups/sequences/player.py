@@ -60,7 +60,7 @@ class NoAnswer(Exception):
 
 
 class Member:
-    """What a client remembers. `epoch` is the last one it was given, `held` the assignment, `named` what it reported last."""
+    """The state that a client remembers. `epoch` is the last one it was given, `held` the assignment, `named` what it reported last."""
 
     def __init__(self, name: str) -> None:
         self.id = member_id(name)
@@ -70,7 +70,7 @@ class Member:
         self.named: Any = None
 
     def epoch_of(self, word: str) -> int:
-        """`same`, `prev`, or a number: with a sign it is a distance."""
+        """Return the epoch that a word means: `same`, `prev`, or a number, which with a sign is a distance."""
         if word == "same":
             return self.epoch
         if word == "prev":
@@ -87,7 +87,7 @@ def names_of(text: str) -> list[str]:
 
 
 class Player:
-    """What the kinds have in common."""
+    """The part of a player that all kinds have in common."""
 
     protocol = ""
 

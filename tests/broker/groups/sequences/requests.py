@@ -37,7 +37,9 @@ MADE_ID = re.compile(r"\b(one|two|a|b|c|x)-([0-9a-f]{8}-[0-9a-f-]{27})\b")
 
 
 class AllFields(Rendering):
-    """Also those that random sequences may differ in; ids that the broker has made have names, which steps can use from then on."""
+    """The fields of responses, with those that random sequences may differ in; ids that the broker has made have names, which steps can use from
+    then on.
+    """
 
     left_out = frozenset({"throttle_time_ms", "node_endpoints", "client_host"})
 
@@ -117,7 +119,7 @@ class RequestsPlayer(Player):
         return self._rendering(answer)
 
     def _leave_out(self, answer: Any) -> None:
-        """What is of others, or a place."""
+        """Leave out of an answer what belongs to others, or is a place."""
         if isinstance(answer, ListGroupsResponse):
             answer.groups = [group for group in answer.groups if group.group_id == self.group]
         for each in (answer, *getattr(answer, "coordinators", ())):

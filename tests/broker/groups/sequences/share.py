@@ -47,7 +47,7 @@ Acknowledged = list[tuple[int, int, list[int]]]
 
 
 class ShareMember(Member):
-    """`session_epoch` is that of its next request, `acquired` the offsets that it may acknowledge."""
+    """A member of a share group: `session_epoch` is that of its next request, `acquired` are the offsets that it may acknowledge."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -184,7 +184,7 @@ class SharePlayer(Player):
         return [*topics.values()], renews, done
 
     def _batches(self, acquired: list[int], which: str, types: str) -> Acknowledged:
-        """`which`: all, each (types in turn), first, last, twice, or a literal range with a dash."""
+        """Return the batches that `which` means: all, each (types in turn), first, last, twice, or a literal range with a dash."""
         kinds = [int(digit) for digit in types]
         if "-" in which:
             first, last = which.split("-")
@@ -301,11 +301,11 @@ def share_sequence(chance: Random) -> Sequence:
         elapsed = 0
 
     def someone() -> str:
-        """Of those who fetch."""
+        """Return a member among those that fetch."""
         return chance.choice("ab" if chance.random() < 0.8 else MEMBERS)
 
     def member() -> str:
-        """Of those who join."""
+        """Return a member among those that join."""
         return chance.choice(members[:2] if chance.random() < 0.8 else members)
 
     def beat() -> None:

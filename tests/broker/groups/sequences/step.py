@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sequence:
-    """`has_own_topics` if it changes topics: others share theirs. `configs` are the group's."""
+    """A sequence of steps, with `has_own_topics` if it changes topics: others share theirs. `configs` are the group's."""
 
     kind: str
     steps: tuple[Step, ...]
@@ -89,7 +89,7 @@ def member_id(member: str) -> str:
 
 
 def common(text: str) -> str:
-    """Without the owner, and without what a library says about a regular expression."""
+    """Return the response without the owner, and without what a library says about a regular expression."""
     text = re.sub(r"_(?:\d+|all)_", "", text)
     text = re.sub(member_id("(.)"), r"\1", text)
     return re.sub(r"(is not a valid regular expression: ).*", r"\1...", text)

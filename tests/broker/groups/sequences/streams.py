@@ -101,7 +101,9 @@ class StreamsPlayer(TransactionalPlayer):
         return stateless(*topics, epoch=epoch)
 
     def _owned(self, member: Member, word: str) -> dict[str, Any]:
-        """`held` is all that it was given; `more` and `unknown` add tasks that it was not given, or that there are not."""
+        """Return the tasks that a member reports: `held` is all that it was given; `more` and `unknown` add tasks that it was not given, or that
+        there are not.
+        """
         if not word:
             return {}
         if word == "none" or member.held is None:

@@ -42,7 +42,7 @@ class TransactionalPlayer(Player):
     async def admin_txn_commit(
         self, epoch: str = "-1", topic: str = "t", partition: str = "0", offset: str = "1"
     ) -> Any:
-        """By a producer that names the group alone."""
+        """Commit offsets in a transaction, by a producer that names the group alone."""
         return await self._txn_commit("", int(epoch), None, topic, partition, offset)
 
     async def _txn_commit(

@@ -11,7 +11,7 @@ from tests.broker.wire import Wire
 
 
 class WireMember:
-    """`wire` is a connection to the group coordinator."""
+    """A member that is a connection to the group coordinator, `wire`."""
 
     def __init__(self, wire: Wire, group_id: str, member_id: str = "m") -> None:
         self.wire = wire

@@ -20,7 +20,7 @@ def taken_in_turn(names: str, times: int) -> str:
 
 
 def test_equals_are_taken_as_java_takes_them() -> None:
-    """What a PriorityQueue of Java 17 with a comparator of loads alone gives."""
+    """A PriorityQueue of Java 17 with a comparator of loads alone gives this order."""
     assert taken_in_turn("abc", 9) == "acbcbabac"
     assert taken_in_turn("abcde", 15) == "aebdcdceababcde"
 

@@ -1,4 +1,4 @@
-"""What a streams group answers from its records: who may get a task, who may commit, and what older records say."""
+"""The answers of a streams group from its records: who may get a task, who may commit, and what older records say."""
 
 from __future__ import annotations
 

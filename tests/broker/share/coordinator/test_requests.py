@@ -1,4 +1,4 @@
-"""What the share coordinator decides on each request, and what the next coordinator knows of it from the log."""
+"""The share coordinator decides on each request, and the next coordinator knows it from the log."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def secure() -> Iterator[Cluster]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`ottla` as a user without any settings has it."""
+    """Return a function that runs `ottla` as a user without any settings has it."""
     for name in ("OTTLA_BOOTSTRAP", "OTTLA_CONFIG", "OTTLA_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))

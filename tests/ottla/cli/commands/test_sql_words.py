@@ -102,7 +102,7 @@ def test_a_location_and_an_option_that_are_none(name: str, words: str, code: int
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Finished, list[CatalogSettings]]:
-    """What is said, and with which settings a server would run: at a free port in place of 8181."""
+    """Return what is said, and with which settings a server would run: at a free port in place of 8181."""
     begun: list[CatalogSettings] = []
 
     async def run(settings: CatalogSettings, application: object, ready: Any) -> None:

@@ -21,7 +21,7 @@ def admin(cli: Cli) -> str:
 
 @contextmanager
 def listener(status: int, body: bytes) -> Iterator[str]:
-    """What answers all requests so, at an address."""
+    """Serve one answer to all requests, at an address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

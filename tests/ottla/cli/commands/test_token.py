@@ -1,4 +1,4 @@
-"""What `ottla token` refuses; tests/clients/test_delegation_tokens.py has the tokens themselves."""
+"""The command `ottla token` refuses these words; tests/clients/test_delegation_tokens.py has the tokens themselves."""
 
 from __future__ import annotations
 

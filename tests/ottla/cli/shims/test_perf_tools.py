@@ -1,4 +1,4 @@
-"""What the perf tools print of a run: windows, warm-up, warnings, and the options that they refuse."""
+"""The perf tools print windows, warm-up and warnings of a run, and refuse some options."""
 
 from __future__ import annotations
 

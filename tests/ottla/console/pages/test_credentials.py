@@ -41,7 +41,7 @@ async def console(open_console: Open, cluster: Cluster, login: dict[str, str] | 
 
 
 def fact(page: str, name: str) -> str:
-    """What the page of a secret has by this name."""
+    """Return the text that the page of a secret has by this name."""
     return html.unescape(page.partition(f'<dt>{name}</dt><dd class="mono">')[2].partition("</dd>")[0])
 
 

@@ -23,7 +23,7 @@ SECONDS_MAX = 30
 
 
 class History:
-    """What was done to a cluster, with the time between two halves of it."""
+    """The changes that were made to a cluster, with the time between two halves of them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""What `ottla adopt` finds in directories that Apache Kafka 3.7.2 wrote, and that it changes none of them."""
+"""The command `ottla adopt` looks at directories that Apache Kafka 3.7.2 wrote, and changes none of them."""
 
 from __future__ import annotations
 

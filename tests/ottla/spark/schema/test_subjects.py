@@ -1,4 +1,4 @@
-"""What is asked of a registry before a query begins: which schema columns have, and mistakes in options, by a stand-in."""
+"""A query asks a registry before it begins: which schema columns have, and mistakes in options, by a stand-in."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def node_properties(port: int) -> dict[str, str]:
 
 @dataclass
 class Said:
-    """What a command printed, and its exit code."""
+    """The lines that a command printed, and its exit code."""
 
     code: int
     out: str
