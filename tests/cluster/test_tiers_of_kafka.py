@@ -155,7 +155,7 @@ def test_each_goes_on_with_what_the_other_stored(tmp_path: Path) -> None:
 
 
 def test_each_is_a_new_replica_of_the_others_log(tmp_path: Path) -> None:
-    """Of a log whose beginning only the store has: the new one is in sync without it, and then leads alone."""
+    """The store alone has the beginning of the log: the new replica is in sync without it, and then leads alone."""
     with tiered_cluster(3, tmp_path, **OF_BOTH) as cluster:
         create(cluster, "moved")
         replicas_of(cluster, "moved", 1)

@@ -1,4 +1,4 @@
-"""What a follower takes over from the store: the state at the end of a segment of its leader's log, and never that of another."""
+"""A follower takes over from the store the state at the end of a segment of its leader's log, and never that of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is copied when, why it waits, and what is seen of it."""
+"""The driver copies segments in time; it shows what was copied, and why others wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the states of remote storage say is wrong: once for all partitions with the same reason."""
+"""The states of remote storage say what is wrong, once for all partitions with the same reason."""
 
 from __future__ import annotations
 

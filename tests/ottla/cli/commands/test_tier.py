@@ -1,4 +1,4 @@
-"""What users see of remote storage: both ends of a log, what is copied, and why it waits."""
+"""Users see remote storage: both ends of a log, what is copied, and why it waits."""
 
 from __future__ import annotations
 
