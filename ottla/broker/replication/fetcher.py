@@ -136,15 +136,10 @@ class LeaderFetcher:
         self._send(protocol)
 
     def _send(self, protocol: ChannelProtocol) -> None:
-        session = self.session
-
-        def answered(response: Any, failure: ChannelClosed | None) -> None:
-            self._answered(protocol, number, response, failure)
-
+        answered = partial(self._answered, protocol, self.session.number + 1)
         try:
             if not self._requests.send(protocol, self.link.version, answered):
                 return
-            number = session.number
         except ChannelClosed as error:
             self._lost(error)
             return

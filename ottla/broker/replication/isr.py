@@ -73,15 +73,16 @@ class ReplicaProgress:
         self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, broker_epoch: int
     ) -> None:
         if offset >= leader_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+            if now_ms > self.last_caught_up_ms:
+                self.last_caught_up_ms = now_ms
         elif offset >= self.last_fetch_leader_end_offset >= 0:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = now_ms
-        if broker_epoch >= 0:
-            self.broker_epoch = max(self.broker_epoch, broker_epoch)
+        if broker_epoch > self.broker_epoch:
+            self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_ms_max: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_ms_max

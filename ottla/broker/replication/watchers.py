@@ -23,9 +23,6 @@ class WatchingSession(Protocol):
     replica_id: int
     contact_ms: int
 
-    @property
-    def is_followers(self) -> bool: ...
-
 
 class WatchingFetch(Watcher, Protocol):
     """A partition of a fetch session."""
@@ -52,7 +49,7 @@ class Watchers:
     def add(self, fetch: WatchingFetch) -> None:
         session = fetch.session
         assert session is not None
-        if session.is_followers:
+        if session.replica_id >= 0:
             self.followers[fetch] = None
         else:
             self.consumers[fetch] = None
@@ -73,8 +70,12 @@ class Watchers:
             session = fetch.session
             if session is not None and fetch.fetch_offset == first_offset:
                 follower = progress.get(session.replica_id)
-                if follower is not None and follower.log_end_offset == first_offset:
-                    follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
+                if (
+                    follower is not None
+                    and follower.log_end_offset == first_offset
+                    and session.contact_ms > follower.last_caught_up_ms
+                ):
+                    follower.last_caught_up_ms = session.contact_ms
             waiting = fetch.changed()
             if waiting is not None and not batching.holds(waiting, records):
                 wakeups.schedule(waiting)
