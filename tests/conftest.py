@@ -1,4 +1,4 @@
-"""For all tests: the files that take long come first, processes that are started can be interrupted, and no example of Hypothesis
+"""The settings of all tests: the files that take long come first, processes that are started can be interrupted, and no example of Hypothesis
 fails because the machine was busy (its limit is 200 ms of wall time by default).
 
 With `--dist loadfile` a worker that begins a long file last leaves the others idle, and pytest-xdist begins with the files

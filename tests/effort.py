@@ -1,4 +1,4 @@
-"""How much a test does: least in `make unit` (`-p tests.unit_only` sets OTTLA_UNIT), all in `make chaos` (which sets OTTLA_CHAOS)."""
+"""The size of a test: least in `make unit` (`-p tests.unit_only` sets OTTLA_UNIT), all in `make chaos` (which sets OTTLA_CHAOS)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Mutant:
         return number != "" and (not self.by or number.split()[0] in self.by)
 
     def is_noticed(self, run: Callable[[], object]) -> bool:
-        """Whether something is not as it must be. An exception of the mutant's own proves nothing."""
+        """Return whether something is not as it must be. An exception of the mutant's own proves nothing."""
         logging.disable(logging.CRITICAL)
         try:
             with self.applied():

@@ -25,7 +25,7 @@ class Watched:
 
     @property
     def held_ms(self) -> int:
-        """How far the time for what deletes is behind the wall clock."""
+        """Return how far the time for what deletes is behind the wall clock."""
         return self.clock.wall_ms() - self.jumps.expiry_ms()
 
     @property

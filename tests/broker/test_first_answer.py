@@ -16,7 +16,7 @@ from tests.chaos.node_process import NodeProcess
 
 
 def first_brokers(port: int) -> int:
-    """How many brokers the first Metadata answer names that is to be had from this port."""
+    """Return how many brokers the first Metadata answer names that is to be had from this port."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""Whose questions for metadata wait a moment, so that no leader is named that has just died; which fenced brokers are listed."""
+"""Some questions for metadata wait a moment, so that no leader is named that has just died; some fenced brokers are listed."""
 
 from __future__ import annotations
 

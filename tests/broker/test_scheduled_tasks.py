@@ -1,4 +1,4 @@
-"""When a broker's scheduled tasks run."""
+"""The times at which a broker's scheduled tasks run."""
 
 from __future__ import annotations
 

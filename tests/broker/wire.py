@@ -62,7 +62,7 @@ class Wire:
         return response
 
     def receive_frame(self) -> bytes | None:
-        """None when the server has closed the connection."""
+        """Return the next frame; None when the server has closed the connection."""
         head = self._exactly(4)
         return None if head is None else self._exactly(struct.unpack(">i", head)[0])
 

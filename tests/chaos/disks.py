@@ -33,7 +33,7 @@ def _run(*command: str) -> None:
 
 @cache
 def available() -> bool:
-    """Whether an image can be made, mounted and unmounted here."""
+    """Return whether an image can be made, mounted and unmounted here."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
         return False
     with tempfile.TemporaryDirectory() as directory:

@@ -53,7 +53,7 @@ class Verdict:
 
 @dataclass
 class Victims:
-    """Who can be killed, by role, as things are at the moment."""
+    """The processes that can be killed, by role, as things are at the moment."""
 
     cluster: Cluster
     transactional_id: str
@@ -151,8 +151,8 @@ def open_transactions(cluster: Cluster, topic: str) -> list[str]:
 
 
 def read_committed(cluster: Cluster, topic: str) -> list[bytes]:
-    """Everything up to the last stable offsets. A new leader may show fetches an older one for a moment, as Kafka's does:
-    where the topic ends, the leaders are asked first.
+    """Return everything up to the last stable offsets. A new leader may show fetches an older one for a moment, as Kafka's does: where the topic
+    ends, the leaders are asked first.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 

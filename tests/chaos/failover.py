@@ -1,4 +1,4 @@
-"""How long writes, or decisions, stop when a node dies, leaves or falls asleep: samples on one cluster, with defaults.
+"""The time for which writes, or decisions, stop when a node dies, leaves or falls asleep: samples on one cluster, with defaults.
 
 python -m tests.chaos.failover --what kill-leader --samples 20
 
@@ -56,7 +56,7 @@ def wait_for_acknowledgement_after(load: Load, moment: float) -> None:
 
 
 def longest_gap(load: Load, since: float) -> float:
-    """Between two acknowledgements, the later of which came after `since`."""
+    """Return the longest time between two acknowledgements, the later of which came after `since`."""
     return max(later - earlier for earlier, later in pairwise(load.times) if later > since)
 
 

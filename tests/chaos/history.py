@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record stands. Of an acknowledgement the offset may be missing (UNKNOWN_OFFSET): librdkafka takes a batch whose answer it
+    """The place where a record stands. Of an acknowledgement the offset may be missing (UNKNOWN_OFFSET): librdkafka takes a batch whose answer it
     never got as acknowledged with the next one of its sequence. The producer epoch is looked up for records that stand more than once.
     """
 
@@ -127,7 +127,7 @@ class Load:
             self.failed.append(f"{left} records neither acknowledged nor refused after {FLUSH_SECONDS_MAX} s")
 
     def wait_for_acknowledgements(self, more: int) -> None:
-        """Until so many records beyond those of now are acknowledged: the client has found the leaders again."""
+        """Wait until so many records beyond those of now are acknowledged: the client has found the leaders again."""
         target = len(self.acknowledged) + more
         deadline = time.monotonic() + DELIVERY_SECONDS_MAX
         while len(self.acknowledged) < target:

@@ -57,7 +57,7 @@ class TransactionalLoad:
         self._thread.start()
 
     def wait_for_commits(self, more: int) -> None:
-        """Until so many transactions beyond those of now are committed."""
+        """Wait until so many transactions beyond those of now are committed."""
         target, deadline = self.committed + more, time.monotonic() + STALLED_SECONDS_MAX
         while self.committed < target:
             assert time.monotonic() < deadline, f"no transaction was committed in {STALLED_SECONDS_MAX} s"

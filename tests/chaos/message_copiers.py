@@ -63,7 +63,7 @@ class TransactionalMessageCopier:
         return self.committed >= enough
 
     def problems(self) -> list[str]:
-        """To be asked at the end: waits for it."""
+        """Wait for the end, and return what is wrong."""
         while not self.done.wait(1):
             if self.is_stalled:
                 return [f"nothing was committed for {STALLED_SECONDS_MAX} s; the application is at {self.doing}"]

@@ -70,7 +70,7 @@ class NamespaceCluster(Network):
         return leader
 
     def wait_isr(self, topic: str, partitions: int) -> None:
-        """Until all nodes agree that all replicas are in sync."""
+        """Wait until all nodes agree that all replicas are in sync."""
         deadline = time.monotonic() + FOUND_SECONDS_MAX
         whole = list(self.broker_ids)
         for node_id in self.broker_ids:

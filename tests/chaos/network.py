@@ -51,7 +51,7 @@ class Network:
         self._cuts.add((sender, receiver))
 
     def isolate(self, node_id: int) -> None:
-        """From the other nodes, both ways; clients still reach it."""
+        """Cut a node off from the other nodes, both ways; clients still reach it."""
         for other in self.node_ids:
             if other != node_id:
                 self.cut(node_id, other)
@@ -114,7 +114,7 @@ class Network:
 
 
 def enter(namespace_fd: int) -> None:
-    """For this thread, and those that it makes afterwards."""
+    """Enter the namespace with this thread, and those that it makes afterwards."""
     libc: Any = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace_fd, CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns")

@@ -33,7 +33,7 @@ class Verdict:
 
 
 def power_loss(cluster: Cluster, disks: dict[int, ImageDisk], node_ids: list[int]) -> None:
-    """At the same moment for all of them; then they start on what their disks held."""
+    """Cut the power of all of them at the same moment; then they start on what their disks held."""
     for node_id in node_ids:
         cluster.pause(node_id)
     for node_id in node_ids:

@@ -1,4 +1,4 @@
-"""Who is what in a cluster at this moment: the leader of a partition, one of its followers, the active controller."""
+"""The roles of a cluster's nodes at this moment: the leader of a partition, one of its followers, the active controller."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_replica_that_has_moved_since_the_time_is_where_it_was_with_its_record
 
 
 def connected(pid: int, ports: set[int]) -> bool:
-    """Whether the process has a connection to one of these ports of this machine."""
+    """Return whether the process has a connection to one of these ports of this machine."""
     try:
         links = [os.readlink(each.path) for each in os.scandir(f"/proc/{pid}/fd")]
     except OSError:

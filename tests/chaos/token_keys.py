@@ -15,7 +15,7 @@ from tests.cluster.test_sasl import MECHANISM, Secured, started, until
 
 
 async def rotate(secured: Secured) -> int:
-    """At each moment every node takes every token, whichever node has made it. Returns how many tokens were made."""
+    """Replace the key; at each moment every node takes every token, whichever node has made it. Returns how many tokens were made."""
     key, other = "delegation.token.secret.key", "ottla.delegation.token.other.secret.key"
     addresses = secured.bootstrap.split(",")
     tokens: list[CreateDelegationTokenResponse] = []

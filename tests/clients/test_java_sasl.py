@@ -25,7 +25,7 @@ SESSION_MS = 2_000
 
 @pytest.fixture(scope="module")
 def admin() -> str:
-    """Where the node's metrics are."""
+    """Return the address of the node's metrics."""
     (port,) = free_ports(1)
     return f"127.0.0.1:{port}"
 
@@ -56,7 +56,7 @@ def properties(directory: Path, mechanism: str, jaas: str) -> str:
 
 
 def sessions(admin: str) -> list[int]:
-    """How many were renewed so far, and how many connections were closed because theirs had ended."""
+    """Return how many sessions were renewed so far, and how many connections were closed because theirs had ended."""
     with urllib.request.urlopen(f"http://{admin}/metrics", timeout=30) as response:
         text = response.read().decode()
     names = ("successful_reauthentication", "expired_connections_killed")

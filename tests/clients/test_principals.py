@@ -1,4 +1,4 @@
-"""Who has logged in has quotas and access of its own, also on connections that are open when these change."""
+"""A user who has logged in has quotas and access of his own, also on connections that are open when these change."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def until(condition: Callable[[], object], seconds: float) -> float:
-    """How long it took."""
+    """Wait until the condition holds, and return how long it took."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < seconds, f"waited {seconds} s"

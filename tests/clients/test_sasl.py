@@ -268,7 +268,7 @@ async def test_clients_log_in_over_tls(tmp_path: Path) -> None:
 
 
 def test_zz_no_secret_is_in_log_configs_or_dumps(node: SaslNode, capsys: pytest.CaptureFixture[str]) -> None:
-    """After what the tests above have done by each mechanism, and a password that is set while the node runs."""
+    """The tests above have used each mechanism, and a password is set while the node runs."""
     text = node.log.read_text()
     assert "Failed authentication with /127.0.0.1" in text
     admin = AdminClient({"bootstrap.servers": node.plaintext})

@@ -1,4 +1,4 @@
-"""Who coordinates: which node leads the partition that a group or a transactional id belongs to."""
+"""The coordinators of a cluster: the node that leads the partition to which a group or a transactional id belongs."""
 
 from __future__ import annotations
 

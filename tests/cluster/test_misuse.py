@@ -56,7 +56,7 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
-    """For a test that takes a node's place or its directory."""
+    """Run a cluster for a test that takes a node's place or its directory."""
     with Cluster(3) as cluster:
         yield cluster
 

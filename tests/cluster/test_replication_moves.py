@@ -65,7 +65,7 @@ def place(cluster: Cluster, topic: str, *replicas: int, **configs: str) -> None:
 
 
 def alter(cluster: Cluster, kind: ResourceType, name: str, **configs: str | None) -> None:
-    """None deletes."""
+    """Alter configurations; None deletes one."""
     entries = [
         ConfigEntry(
             key.replace("_", "."),
@@ -80,7 +80,7 @@ def alter(cluster: Cluster, kind: ResourceType, name: str, **configs: str | None
 
 
 def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
-    """To these replicas; None cancels. The partition's error."""
+    """Move the topic to these replicas; None cancels the move. The partition's error."""
     wanted = ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
     with Wire(next(n.port for n in cluster.nodes.values() if cluster.is_running(n.id))) as wire:
         answer = wire.request(AlterPartitionReassignmentsRequest(topics=[wanted], timeout_ms=10_000))

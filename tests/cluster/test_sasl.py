@@ -166,7 +166,7 @@ class Sending:
 
 
 async def know_acls_of(principal: str, address: str) -> bool:
-    """Whether the node at the address has replayed an ACL of the principal before the time is up."""
+    """Return whether the node at the address has replayed an ACL of the principal before the time is up."""
     wanted = DescribeAclsRequest(1, None, 1, principal, None, 1, 1)
     async with channels(address) as to:
         node, began = to.anonymous(address), time.monotonic()
@@ -298,7 +298,9 @@ async def test_a_delegation_token_that_is_expired_ends_on_all_nodes(secured: Sec
 
 
 async def is_refused(session: Channel) -> bool:
-    """Whether its re-authentication is before the time is up. If the session's time is over before the answer, the next login is."""
+    """Return whether the re-authentication of the session is refused before the time is up. If the session's time is over before the answer, the
+    next login is.
+    """
     began = time.monotonic()
     while time.monotonic() - began < SESSION_MS / 1000 + BUSY_S:
         try:

@@ -50,7 +50,7 @@ WAIT_S = 30
 
 
 def node_properties(directory: Path, number: int, authority: Authority) -> dict[str, str]:
-    """Everything but the port by which the test itself looks at metadata is TLS."""
+    """Return properties of a node of which everything but the port by which the test itself looks at metadata is TLS."""
     write_key_store(directory, number, authority.issue(f"node-{number}", ["localhost", "127.0.0.1"]))
     (directory / "ca.pem").write_text(authority.pem)
     return {

@@ -121,7 +121,7 @@ class Nodes:
         return stable == self.end_offset(topic, partition, READ_UNCOMMITTED)
 
     def committed_offset(self, group_id: str, topic: str, partition: int = 0) -> int:
-        """With no transaction pending (KIP-447)."""
+        """Return the committed offset, once no transaction is pending (KIP-447)."""
         wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)], require_stable=True
@@ -201,7 +201,7 @@ class Transactor(Nodes):
         )
 
     def end_request(self, *, commit: bool) -> EndTxnRequest:
-        """That of the transaction now, begun or not."""
+        """Return the request that ends the transaction of now, begun or not."""
         return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,

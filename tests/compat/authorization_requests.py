@@ -1,4 +1,4 @@
-"""For each API a request that names resources picked at random, as names and values of its fields.
+"""A request for each API that names resources picked at random, as names and values of its fields.
 
 What a principal might be allowed to do must leave both servers alike: changes are validated only, or are of members, epochs,
 brokers and clusters that do not exist. A topic id is given by the topic's name, an hmac by its token's owner.

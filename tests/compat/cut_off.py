@@ -158,7 +158,7 @@ def measure(cluster: NamespaceCluster, lost: str) -> dict[str, Seen]:
 
 
 def outcomes(logs: Path, names: list[str], report: Callable[[Outcome], Outcome]) -> list[Outcome]:
-    """At Ottla, whose producers have to go on within seconds, and at Apache Kafka, for which it is shown."""
+    """Return the outcomes at Ottla, whose producers have to go on within seconds, and at Apache Kafka, for which it is shown."""
     made = []
     for lost in [lost for lost in LOST if lost in names] or LOST:
         for kind in (Apart, KafkaApart):

@@ -132,7 +132,7 @@ def eventually(is_so: Callable[[], bool]) -> None:
 
 @contextmanager
 def connected(bootstrap: str) -> Iterator[Wire]:
-    """When the groups are loaded."""
+    """Connect when the groups are loaded."""
     with Wire(int(bootstrap.rpartition(":")[2])) as wire:
         find = FindCoordinatorRequest(coordinator_keys=GROUPS)
         eventually(lambda: not any(each.error_code for each in wire.request(find, 4).coordinators))

@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Server:
-    """Where the tests connect, with the client's settings that they need there."""
+    """The address at which the tests connect, with the client's settings that they need there."""
 
     bootstrap: str
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Outcome:
 
 
 def missing() -> str | None:
-    """Why the suite cannot run here, or None."""
+    """Return why the suite cannot run here, or None."""
     for command in ("gcc", "g++", "make", "npm"):
         if not (HOME / "built").exists() and shutil.which(command) is None:
             return f"{command} is needed to build librdkafka"

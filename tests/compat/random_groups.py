@@ -39,7 +39,7 @@ def sequences(kind: str, count: int, first: int = 0, policy: str = BIDIRECTIONAL
 
 
 def compared(kind: str, show: Callable[[Difference], None], count: int = SEQUENCES) -> Iterator[int]:
-    """How many of each part differ."""
+    """Compare sequences, and yield how many of each part differ."""
     parts = [(first, min(PER_BROKER, count - first), BIDIRECTIONAL) for first in range(0, count, PER_BROKER)]
     if kind == "mixed":
         parts += [(0, min(PER_POLICY, count), policy) for policy in POLICIES if policy != BIDIRECTIONAL]

@@ -140,7 +140,7 @@ class Node:
             await self.lifecycle.unfenced
 
     async def stop_metadata(self) -> None:
-        """For a node of which only that was started."""
+        """Stop the metadata of a node of which only that was started."""
         self.channel.close()
         await self.node.stop()
         await self.metadata.raft.stop()

@@ -482,7 +482,7 @@ def grown(brokers: int, partitions: int) -> Quorum:
 
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many partitions were put into an index, in each turn that began with `append(0)`."""
+    """Return how many partitions were put into an index, in each turn that began with `append(0)`."""
     counts = [0]
     change = ClusterIndex._change
 

@@ -1,4 +1,4 @@
-"""Whether clients should be sent to a node, and whether restarting it would help: what the two probes say when others are gone."""
+"""The two probes say whether clients should be sent to a node, and whether restarting it would help, also when others are gone."""
 
 from __future__ import annotations
 

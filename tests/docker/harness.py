@@ -85,7 +85,7 @@ class ContainerHarness(ABC):
         self.close()
 
     def prepare(self) -> None:
-        """Before any service starts; `close` follows even if it fails."""
+        """Prepare the harness before any service starts; `close` follows even if it fails."""
         rules = [f"{host}:{self.address(s)}:{inner}" for s in self.forwarded() for host, inner in s.ports]
         if not rules:
             return

@@ -15,7 +15,7 @@ from tests.docker.harness import ContainerHarness
 
 
 def available() -> bool:
-    """Whether namespaces and virtual links can be made here."""
+    """Return whether namespaces and virtual links can be made here."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"ottp{os.getpid() % 10000}"

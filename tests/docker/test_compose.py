@@ -107,7 +107,7 @@ def wait_until_started(harness: ContainerHarness, found: list[Service]) -> None:
 
 
 def produce_and_consume(harness: ContainerHarness, found: list[Service]) -> Service:
-    """Through every address that the first broker advertises."""
+    """Produce and consume through every address that the first broker advertises."""
     brokers = [service for service in found if service.environment.get("KAFKA_PROCESS_ROLES") != "controller"]
     for service in found:
         harness.start(service)

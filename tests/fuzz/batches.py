@@ -165,7 +165,7 @@ def _by_cramjam(codec: int, data: bytes) -> tuple[int, int] | None:
 
 
 def _digest(output: bytes) -> tuple[int, int]:
-    """In place of the output, of which two would be more memory than an input may take."""
+    """Return a digest in place of the output, of which two would be more memory than an input may take."""
     return len(output), zlib.crc32(output)
 
 

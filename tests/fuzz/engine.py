@@ -29,7 +29,7 @@ RSS_MB_MAX = 2048
 
 
 def can_guide() -> bool:
-    """Whether atheris is here: there is none for some platforms and the newest Pythons."""
+    """Return whether atheris is here: there is none for some platforms and the newest Pythons."""
     return util.find_spec("atheris") is not None
 
 

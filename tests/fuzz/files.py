@@ -115,7 +115,7 @@ BLOCK_BYTES = 24
 
 
 def _search(search: Callable[..., tuple[int, int]], *question: object) -> tuple[int, int] | CorruptFile:
-    """In blocks of two or three entries, so that a short file has many of them. A file in disorder leads anywhere."""
+    """Search in blocks of two or three entries, so that a short file has many of them. A file in disorder leads anywhere."""
     whole, index_files.BLOCK_BYTES = index_files.BLOCK_BYTES, BLOCK_BYTES
     try:
         return search(*question)

@@ -97,7 +97,7 @@ class Judge:
             self._check_memory(data)
 
     def watch(self, on: bool = True) -> None:
-        """From now on inputs that hang are interrupted."""
+        """Interrupt inputs that hang from now on."""
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, self._tick if on else signal.SIG_DFL)
         if on:
@@ -109,7 +109,7 @@ class Judge:
         self._number_at_tick = self._number
 
     def _run(self, data: bytes, found: Callable[[Finding], None]) -> bool:
-        """Whether it came to its end."""
+        """Run an input, and return whether it came to its end."""
         try:
             self._running = True
             self.target.run(data)

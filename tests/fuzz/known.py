@@ -30,5 +30,5 @@ def known(target: str) -> list[Known]:
 
 
 def reason(target: str, kind: str) -> str | None:
-    """Why a finding of this kind is no news; None when it is."""
+    """Return why a finding of this kind is no news; None when it is."""
     return next((each.reason for each in known(target) if fnmatchcase(kind, each.kind)), None)

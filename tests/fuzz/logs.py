@@ -59,7 +59,7 @@ def crashed(data: bytes) -> None:
 
 
 def trusted(data: bytes) -> None:
-    """After a clean stop, or above a recovery point: what lies below is not checked as a whole, and may be damaged."""
+    """Open the log as after a clean stop, or above a recovery point: what lies below is not checked as a whole, and may be damaged."""
     if data:
         disk = _directory(data)
         if any(leads_into_a_batch(disk, log) for log in LOGS):
@@ -75,7 +75,7 @@ def trusted(data: bytes) -> None:
 
 
 def leads_into_a_batch(disk: SimDisk, place: int) -> bool:
-    """Whether an index entry names a whole batch inside of a batch. No disk does that by chance, and no start finds it out."""
+    """Return whether an index entry names a whole batch inside of a batch. No disk does that by chance, and no start finds it out."""
     log, index = (disk.read(f"{HERE}/{NAMES[place + file]}") or b"" for file in (0, 1))
     boundaries, at = set[int](), 0
     while at + HEADER_BYTES <= len(log):

@@ -59,7 +59,7 @@ def test_what_takes_too_much_memory_is_found() -> None:
 
 @on_linux
 def test_what_takes_too_much_memory_is_found_where_the_heap_has_enough_of_it_free() -> None:
-    """In a process of its own, because the last piece, which keeps the heap from shrinking, must lie above the others."""
+    """The process is of its own, because the last piece, which keeps the heap from shrinking, must lie above the others."""
     program = f"""if True:
         from tests.fuzz.test_judge import *
         pieces = [b"x" * (100 * 1024) for _ in range(3 * MANY // (100 * 1024))]

@@ -172,7 +172,7 @@ def test_each_requirement_has_a_lower_bound_that_can_be_installed_alone() -> Non
 def test_beside_packages_of_the_same_names_a_node_starts_and_the_plugin_works(
     built: dict[str, Path], project: Path, tmp_path: Path
 ) -> None:
-    """From the sdist: `tests/plain` has the wheel."""
+    """The sdist is tested here: `tests/plain` has the wheel."""
     python = installed(built["sdist"], tmp_path)
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project)
     code = "import sys, ottla.node.node; print(*{name.partition('.')[0] for name in sys.modules})"

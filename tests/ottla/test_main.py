@@ -149,7 +149,7 @@ def test_an_interrupt_before_the_first_step_of_a_coroutine_says_nothing(monkeypa
 
 
 def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks of --watch it left half of the loop, and a task of which asyncio complained."""
+    """An interrupt between two looks of --watch left half of the loop, and a task of which asyncio complained."""
     steps: list[str] = []
     close = asyncio.Runner.close
 

@@ -54,7 +54,7 @@ EXECUTORS = (
 
 @dataclass(frozen=True)
 class Program:
-    """How `ottla-pipeline` is run: the interpreter and its environment, and the options of this place."""
+    """The program `ottla-pipeline`: the interpreter and its environment, and the options of this place."""
 
     python: str = sys.executable
     environment: dict[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Stages:
         return [json.loads(line)["query"] for line in path.read_text().splitlines()] if path.is_file() else []
 
     def wait_for_batches(self, queries: set[str]) -> None:
-        """Until each of these queries has done one more: a kill before that would prove little."""
+        """Wait until each of these queries has done one more: a kill before that would prove little."""
         before = len(self.batches())
         until(lambda: queries <= set(self.batches()[before:]), f"a batch of {queries}", BATCH_SECONDS_MAX, self.check)
 
@@ -104,7 +104,7 @@ class Stages:
 
 
 class Place(Protocol):
-    """Where Spark runs, and how each of its parts is killed and brought back."""
+    """The place where Spark runs, and how each of its parts is killed and brought back."""
 
     program: Program
 

@@ -50,7 +50,7 @@ def test_the_first_commands_of_a_user_work(plain: Plain, bootstrap: str) -> None
 
 
 def test_the_pages_tests_run_where_no_client_is_installed(plain: Plain, project: Path) -> None:
-    """In a project whose packages have the names of the tree's folders."""
+    """The project has packages with the names of the tree's folders."""
     page = (ROOT / "docs/TESTING.md").read_text()
     (shown,) = re.findall(r"```python\n# (test_stock\.py)\n(.*?)```", page, re.S)
     (project / shown[0]).write_text(shown[1])

@@ -45,7 +45,7 @@ def _strategy(wire_type: WireType, version: int) -> st.SearchStrategy[Any]:
 
 
 def random_message(cls: type[Any], version: int, rng: Random) -> Any:
-    """Like message_strategy(), many times faster."""
+    """Return a message as message_strategy() does, many times faster."""
     values = {}
     for field in fields(cls):
         if version in field.versions and rng.random() < 0.8:

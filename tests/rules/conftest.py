@@ -1,4 +1,4 @@
-"""For the rules: they parse a thousand files and keep the trees, in which the garbage collector finds nothing to collect."""
+"""The rules parse a thousand files and keep the trees, in which the garbage collector finds nothing to collect."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 
 
 def calls_of(function: Any) -> list[tuple[list[str], dict[str, object]]]:
-    """With all it takes, and with what it cannot do without."""
+    """Return the calls with all that a function takes, and with what it cannot do without."""
     taken = inspect.signature(function).parameters.values()
     whole = (
         [each.name for each in taken if each.kind in POSITIONAL],

@@ -68,7 +68,7 @@ def test_every_function_and_class_of_a_module_is_used_by_the_packages() -> None:
 
 
 def test_every_module_is_imported_by_another_one_or_run_as_a_program() -> None:
-    """Or is named in a text of the packages or of pyproject.toml: commands, messages, plug-ins."""
+    """A module may also be named in a text of the packages or of pyproject.toml: commands, messages, plug-ins."""
     named = (ROOT / "pyproject.toml").read_text()
     imported = set()
     for source in sources():

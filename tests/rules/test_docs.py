@@ -110,7 +110,7 @@ def classes() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def has(name: str, member: str, above: frozenset[str] = frozenset()) -> bool:
-    """Whether a class has it, or a base that is not ours may have it. A base named like a class `above` it is another's."""
+    """Return whether a class has it, or a base that is not ours may have it. A base named like a class `above` it is another's."""
     members, bases = classes()[name]
     above |= {name}
     return member in members or any(

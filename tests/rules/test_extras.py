@@ -108,7 +108,7 @@ def test_an_extra_is_looked_for_by_the_packages_that_it_brings() -> None:
 
 
 def test_no_place_but_one_says_that_the_index_has_this_project() -> None:
-    """Until it does, `pip install ottla` is an error, or installs what another project has published under the name."""
+    """The command `pip install ottla` is an error until it does, or installs what another project has published under the name."""
     said = re.compile(r"""pip install ['"]?(?:pyspark-)?ottla\b(?!/)""")
     files = [
         *(ROOT / "ottla").rglob("*.py"),

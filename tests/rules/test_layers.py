@@ -1,4 +1,4 @@
-"""Who may import whom, and where the doors to the world are: time, chance, files, sockets, tasks."""
+"""The packages that may import each other, and the doors to the world: time, chance, files, sockets, tasks."""
 
 from __future__ import annotations
 

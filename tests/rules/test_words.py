@@ -63,6 +63,8 @@ NO_SUBJECT = re.compile(
 )
 #: A module of tests may begin with the command, the option or the class that it is about, as pages begin with a title.
 TITLE_OF_TESTS = re.compile(r"\s*`[^`]+`")
+#: Tests say in a sentence what the product may say in a clause ("Where the log ends"), as there is no type and no field beside it.
+FRAGMENT_OF_TESTS = re.compile(r"\s*(?:Whether|How|Which|Who|Whose|Where|Why|Until|For|Something|That|And|Or)\b")
 #: The same of comments on lines of their own. Those that begin with the other words are sentences ("As in Kafka, ...").
 NO_SUBJECT_OF_COMMENT = re.compile(r"(?:Of|By|Also|Not|None of|Up to where|Whether it|Those)\b(?! \w+ed by)")
 #: A function's docstring says what to do: "Return", "Write", "Return whether". "Raises:" is the head of a list.
@@ -174,7 +176,7 @@ def test_first_sentences_of_tests_name_what_they_are_about() -> None:
         for path, tree in trees_of_tests()
         for node in nodes_of(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and NO_SUBJECT.match(text := ast.get_docstring(node) or "")
+        and (NO_SUBJECT.match(text := ast.get_docstring(node) or "") or FRAGMENT_OF_TESTS.match(text))
         and not (isinstance(node, ast.Module) and TITLE_OF_TESTS.match(text))
     ]
     assert not wrong, "these docstrings begin without a noun or a verb of what they describe:\n" + "\n".join(wrong)

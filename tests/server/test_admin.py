@@ -130,7 +130,7 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: byt
 
 
 async def test_a_probe_is_answered_whatever_idle_sockets_do_and_the_one_that_waited_longest_goes() -> None:
-    """With 64 idle sockets of another pod /healthz was reset, and Kubernetes restarted the node."""
+    """The probe /healthz was reset with 64 idle sockets of another pod, and Kubernetes restarted the node."""
     async with harness() as node:
         opened = []
         for number in range(CONNECTIONS_MAX):

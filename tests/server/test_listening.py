@@ -1,4 +1,4 @@
-"""Which addresses a listener has, by its host: each one of a name, both families for every address."""
+"""The addresses of a listener, by its host: each one of a name, both families for every address."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bound(stack: ExitStack, host: str, port: int = 0) -> list[socket.socket]:
 
 
 def reached(port: int) -> list[str]:
-    """Which of the two loopback addresses takes a connection."""
+    """Return which of the two loopback addresses takes a connection."""
     found = []
     for host in (IPV4, IPV6):
         try:

@@ -24,7 +24,7 @@ async def watch() -> Iterator[LoopWatch]:
 
 
 def holds_the_loop(watch: LoopWatch) -> None:
-    """Until the watch has noticed: no length of time is asked for."""
+    """Hold the loop until the watch has noticed: no length of time is asked for."""
     end = time.monotonic() + LIMIT_S
     while watch.caught is None and time.monotonic() < end:
         time.sleep(0.001)

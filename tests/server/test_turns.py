@@ -26,7 +26,7 @@ def failing(slices: list[int], at: int) -> Work[str]:
 
 
 async def turns_of(clock: ManualClock, running: asyncio.Task[Any], slices: list[int]) -> list[int]:
-    """How many slices each turn had."""
+    """Return how many slices each turn had."""
     found = []
     while not running.done():
         before = len(slices)

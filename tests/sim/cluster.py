@@ -79,7 +79,7 @@ class SimNode:
 
     @property
     def end_of_full_disk(self) -> BaseException | None:
-        """Why the node, or one of its directories, has ended for lack of room."""
+        """Return why the node, or one of its directories, has ended for lack of room."""
         if self.server is None or self.server.logs is None:
             return None
         failures = [directory.failure for directory in self.server.logs.directories]
@@ -108,7 +108,9 @@ class SimNode:
             self.failure = failure
 
     async def live_unmounted(self, rng: random.Random) -> None:
-        """After a crash. Invariant 19 judges a voter that starts all the same: it has forgotten what it acknowledged."""
+        """Live without mounted disks for a while, after a crash. Invariant 19 judges a voter that starts all the same: it has forgotten what it
+        acknowledged.
+        """
         mounted, self.host.disk = self.host.disk, self.host.empty_disk(rng)
         self.boot()
         self.is_leaving = True  # no supervisor and no other fault takes it for a node that has failed, or is there

@@ -47,7 +47,7 @@ def failed_directory_stays_eligible(
 
 
 def clean_by_the_mark_alone(state: Any, request: Any, leaving: Any) -> list[Any]:
-    """Whether the directory of a replica is still there is not asked."""
+    """Clean without asking whether the directory of a replica is still there."""
     former = state.image.cluster.brokers.get(request.broker_id)
     if former is None:
         return []

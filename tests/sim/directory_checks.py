@@ -9,7 +9,7 @@ from tests.sim.cluster import SimNode
 
 
 def misplaced(node: SimNode, image: MetadataImage) -> str | None:
-    """Which replica of this broker moves, is in two directories, or in another one than the controller has; None: none."""
+    """Return which replica of this broker moves, is in two directories, or in another one than the controller has; None: none."""
     server = node.server
     if server is None or server.logs is None:
         return f"{node} has no logs"

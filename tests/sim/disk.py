@@ -147,7 +147,7 @@ class SimDisk:
             self._root.after_power_loss(self._rng)
 
     def kill(self) -> None:
-        """From now on every call raises `Killed`, until `crash` makes room for the next process."""
+        """Let every call raise `Killed` from now on, until `crash` makes room for the next process."""
         if self.killed:
             return
         self.killed = True
@@ -185,7 +185,7 @@ class SimDisk:
                 raise StorageFailure(path, OSError(errno.EIO, f"simulated failure of {kind}"))
 
     def torn(self, size: int) -> int:
-        """How much of a write was done when the process died in it."""
+        """Return how much of a write was done when the process died in it."""
         return self._rng.randint(0, size) if self._rng.random() < 0.5 else 0
 
     def check_room(self, path: str, more: int) -> None:

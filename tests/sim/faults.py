@@ -231,7 +231,7 @@ class Faults:
         await self._down(node, power=False)
 
     async def kill_within(self, node: SimNode) -> None:
-        """In the middle of one of its next calls; the supervisor notices."""
+        """Kill the node in the middle of one of its next calls; the supervisor notices."""
         node.host.disk.kill_after(self.rng.randint(1, 60))
         await asyncio.sleep(3)
         node.host.disk.disarm()
@@ -413,7 +413,7 @@ class Faults:
             await self._down(node, power=False)
 
     async def restart(self, node: SimNode) -> None:
-        """In order, with controlled shutdown."""
+        """Restart the node in order, with controlled shutdown."""
         if not node.is_serving:
             return
         await node.stop()

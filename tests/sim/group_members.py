@@ -83,7 +83,7 @@ class GroupMembers:
             self.streams.append(member)
 
     async def prepare(self, admin: Admin) -> None:
-        """Before the clients start."""
+        """Prepare the groups before the clients start."""
         if self.share and self._dead_letters:
             copies = random.Random(f"copies {self._seed}").random() < 0.5
             await dead_letters.prepare(admin, self._cluster, self.share[0].group.name, copies=copies)
@@ -148,7 +148,7 @@ class GroupMembers:
     # -- Leaders -----------------------------------------------------------------------------------------------------
 
     def _leadership(self, number: int, at: TopicPartition) -> tuple[int, int] | None:
-        """In which life and epoch the broker leads the partition; None if a node knows of a newer epoch."""
+        """Return in which life and epoch the broker leads the partition; None if a node knows of a newer epoch."""
         newest = self._epochs.get(at, -1)
         for node in self._cluster.nodes:
             if node.server is not None and node.server.started_metadata:

@@ -75,7 +75,7 @@ class Visit:
 
 @cache
 def file_of(code: CodeType) -> str | None:
-    """From the root; None for code that is not the node's. Compiled codecs count as the compiler's."""
+    """Return the file of a code from the root; None for code that is not the node's. Compiled codecs count as the compiler's."""
     if code.co_filename.startswith("<"):
         return "protocol/compile.py" if "ottla.protocol." in code.co_filename else None
     path = short_path(os.path.relpath(os.path.realpath(code.co_filename), ROOT))

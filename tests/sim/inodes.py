@@ -98,7 +98,7 @@ class Inode:
 
 
 def is_held(data: bytearray) -> bool:
-    """Whether a view of it exists: such a bytearray cannot grow."""
+    """Return whether a view of it exists: such a bytearray cannot grow."""
     try:
         data.append(0)
     except BufferError:
@@ -108,7 +108,7 @@ def is_held(data: bytearray) -> bool:
 
 
 def poison(size: int) -> bytes:
-    """In place of the signal that ends a process which touches such a page."""
+    """Return bytes in place of the signal that ends a process which touches such a page."""
     return (POISON * (size // len(POISON) + 1))[:size]
 
 

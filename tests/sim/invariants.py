@@ -324,7 +324,7 @@ class Invariants:
                     )
 
     def describe(self) -> Iterator[str]:
-        """For a failing run: where every replica stands."""
+        """Describe for a failing run where every replica stands."""
         for node in self._cluster.nodes:
             state = "serves" if node.is_serving else "is up" if node.is_up else "is down"
             yield f"{node} {state}, life {node.life}, failure {node.failure!r}"

@@ -123,7 +123,7 @@ class DamagedNode:
         return outcome
 
     def _read_all(self, log: Log, partition: Partition, own: bool) -> bool:
-        """Everything that can be read is right; whether something could not be read."""
+        """Check that everything that can be read is right, and return whether something could not be read."""
         model, met = partition.model, False
         # A log may have ended in a gap, and that is forgotten at a start: a segment's name may say where some of it was.
         last_end = max((batch.last + 1 for batch in model.batches), default=model.start)

@@ -34,7 +34,7 @@ TOPICS = ("a", "b", "c")
 
 
 class Group:
-    """Which lanes each worker has: the membership of a worker, without the group's protocol."""
+    """The lanes that each worker has: the membership of a worker, without the group's protocol."""
 
     def __init__(self) -> None:
         self._never = asyncio.Event()

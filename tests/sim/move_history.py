@@ -168,7 +168,7 @@ class MovingNode:
         return next((i for i, batch in enumerate(self.batches) if batch.offset >= offset), len(self.batches))
 
     def look(self) -> None:
-        """After something ran beside: a replacement must not show."""
+        """Look after something ran beside: a replacement must not show."""
         log = self.log
         if log is not self.seen:
             self.switches += 1

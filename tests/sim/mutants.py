@@ -82,7 +82,7 @@ def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoc
 
 
 def follow_from_high_watermark(self: Partition, *args: Any, **kwargs: Any) -> None:
-    """Before KIP-101: what lies above the watermark goes, though the leader may have acknowledged it."""
+    """Truncate as before KIP-101: what lies above the watermark goes, though the leader may have acknowledged it."""
     _become_follower(self, *args, **kwargs)
     if self.log is not None and self.log.high_watermark < self.log.log_end_offset:
         truncate_to(self.log, self.log.high_watermark)

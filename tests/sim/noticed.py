@@ -1,4 +1,4 @@
-"""Which seed noticed which mutant, as `tests.sim.measure_mutants` has measured it: noticed.txt.
+"""The seeds that noticed mutants, as `tests.sim.measure_mutants` has measured it: noticed.txt.
 
 Tests begin with that seed. Seeds change their meaning with the simulator: where it does not notice any more, they go on from
 0, which takes longer and proves the same.
@@ -23,7 +23,7 @@ def rows() -> list[Row]:
 
 
 def write(measured: Iterable[Row]) -> None:
-    """In place of the rows of the same mutants."""
+    """Write rows in place of those of the same mutants."""
     kept = {row[:2]: row[2] for row in rows()} if FILE.exists() else {}
     kept |= {row[:2]: row[2] for row in measured}
     FILE.write_text("".join(f"{family}\t{name}\t{seed}\n" for (family, name), seed in sorted(kept.items())))

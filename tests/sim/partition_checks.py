@@ -325,7 +325,7 @@ def _has_data(model: PartitionModel, txn: Aborted, low: int, high: int) -> bool:
 
 
 def facts(log: Log) -> tuple[object, ...]:
-    """Everything that a second restart must find again."""
+    """Return everything that a second restart must find again."""
     producers = sorted(
         (s.producer_id, s.epoch, s.coordinator_epoch, s.last_sequence, s.last_offset, s.current_txn_first_offset)
         for s in log.producers

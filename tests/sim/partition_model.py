@@ -136,7 +136,7 @@ class PartitionModel:
 
     @property
     def last_end(self) -> int:
-        """Where the last batch ends: a log truncated into a gap ends behind that, until it is opened again."""
+        """Return where the last batch ends: a log truncated into a gap ends behind that, until it is opened again."""
         return self.batches[-1].last + 1 if self.batches else self.start
 
     def append(self, batch: Stored) -> None:
@@ -146,7 +146,7 @@ class PartitionModel:
         self.producers.add(batch)
 
     def truncated_end(self, offset: int) -> int:
-        """Where the log ends after a truncation, which removes whole batches."""
+        """Return where the log ends after a truncation, which removes whole batches."""
         return next((b.base for b in self.batches if b.last >= offset and b.base < offset), min(offset, self.end))
 
     def truncate(self, offset: int) -> None:
@@ -164,7 +164,7 @@ class PartitionModel:
         self.producers = Producers(self.batches)
 
     def adopt(self, found: Sequence[Stored]) -> None:
-        """From now on what compaction left is what there was."""
+        """Take what compaction left as what there was, from now on."""
         self.batches = [*(batch for batch in self.batches if batch.last < self.start), *found]
         self.producers = Producers(self.batches)
         self.blurred = self.end

@@ -135,7 +135,7 @@ def choose(rng: random.Random, seed: int) -> Plan:
 
 @asynccontextmanager
 async def slices(plan: Plan) -> AsyncIterator[None]:
-    """For the time of the block."""
+    """Set the slices of the plan for the time of the block."""
     bounds = ALWAYS | (SMALL_SLICES if plan.small_slices else {})
     before = {(module, name): getattr(module, name) for module, name in bounds}
     for (module, name), bound in bounds.items():
@@ -148,7 +148,7 @@ async def slices(plan: Plan) -> AsyncIterator[None]:
 
 
 def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:
-    """And the first voters, where they are in the log."""
+    """Return the roles, and the first voters where they are in the log."""
     return rng.choices(
         (
             ({1: BOTH, 2: BOTH, 3: BOTH}, ()),

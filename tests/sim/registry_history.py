@@ -292,7 +292,7 @@ class History:
                     raise RegistryBroken(f"{each.host} shows the mode of {subject} as {mode}")
 
     def check_said(self) -> None:
-        """Who has read what is gone, and has run on until the end, has said that it begins again."""
+        """Check that each reader of what is gone, which has run on until the end, has said that it begins again."""
         for each in self.concerned:
             if each in self.instances and not any("again" in text for text in each.said):
                 raise RegistryBroken(f"{each.host} has read what was lost, and has said {each.said}")

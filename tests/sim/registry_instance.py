@@ -35,7 +35,7 @@ WAY_S_MAX, CHECK_S_MAX = 0.01, 0.1
 
 
 class SimProcesses:
-    """In place of the processes that check schemas."""
+    """The stand-in of the processes that check schemas."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

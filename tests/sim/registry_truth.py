@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """That a subject's version has an id and a schema."""
+    """The fact that a subject's version has an id and a schema."""
 
     subject: str
     version: int
@@ -221,11 +221,11 @@ class Truth:
     # -- Answers -----------------------------------------------------------------------------------------------------------
 
     def was(self, fact: Fact, since: float, until: float) -> bool:
-        """Whether the log had it at some moment of this time."""
+        """Return whether the log had the fact at some moment of this time."""
         return any(stay.since <= until and stay.until >= since for stay in self.stays.get(fact, ()))
 
     def has_had(self, fact: Fact, since: float) -> bool:
-        """Whether the log has it, and has had it all the time since then."""
+        """Return whether the log has the fact, and has had it all the time since then."""
         return any(stay.since <= since and stay.until == FOR_EVER for stay in self.stays.get(fact, ()))
 
     def meanings(self, context: str, schema_id: int, until: float) -> set[str]:
@@ -238,7 +238,7 @@ class Truth:
 
 
 def reads(reader: Fields, writer: Fields) -> bool:
-    """Whether a reader of records finds each field that it needs: Avro's rule for fields of one type."""
+    """Return whether a reader of records finds each field that it needs: Avro's rule for fields of one type."""
     for name, wanted in reader.items():
         if name not in writer:
             if wanted is not True:

@@ -157,7 +157,7 @@ class Simulation:
         self.history.note(f"end: {sorted((k[1], c.end) for k, c in self.invariants.committed.items())}")
 
     async def _strike(self, faults: Faults, seconds: float, pause_seconds: float) -> None:
-        """For so long; a scene, where the seed has one, may take longer to its end."""
+        """Strike for so long; a scene, where the seed has one, may take longer to its end."""
         scene = scene_of(self.seed)
         if scene is not None:
             scenes = Scenes(
@@ -302,7 +302,7 @@ class Simulation:
     # -- The end -----------------------------------------------------------------------------------------------------
 
     async def _elect_beside_lost_disks(self) -> None:
-        """Where the last known leader has lost its disk, the others hold everything, and wait for an operator to say so."""
+        """Elect as an operator does, where the last known leader has lost its disk and the others hold everything."""
         await self._until("all brokers are let in", lambda: self._waiting_for_operator() is not None)
         while waiting := self._waiting_for_operator():
             self.history.note(f"an operator elects for {waiting}")
@@ -355,7 +355,7 @@ class Simulation:
             await asyncio.sleep(0.2)
 
     def _unwell(self) -> str | None:
-        """Why not everything is as it should be without faults; None if it is."""
+        """Return why not everything is as it should be without faults; None if it is."""
         for node in self.cluster.nodes:
             if not node.is_serving or node.has_failed or node.has_lost_directory:
                 return f"{node} does not serve ({node.failure!r})"
@@ -397,7 +397,7 @@ class Simulation:
             raise Violation("54", f"{written} records of metadata in {QUIET_SECONDS} quiet seconds")
 
     async def _readable(self) -> None:
-        """Everything from its beginning, at both levels, and the group's offset."""
+        """Check that everything can be read from its beginning, at both levels, and the group's offset."""
         self.invariants.check()  # learns of what has been committed since the last look
         ends = {key: known.end for key, known in self.invariants.committed.items()}
         active = self.cluster.active_controller

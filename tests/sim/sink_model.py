@@ -71,7 +71,7 @@ class SparkProcess:
         SparkProcess.current = before
 
     def stop(self) -> None:
-        """On the thread: wait for the next turn."""
+        """Wait on the thread for the next turn."""
         if self.is_killed:
             raise Killed
         self._back.release()
@@ -239,7 +239,7 @@ class SinkCluster(ModelCluster):
 
 
 class ModelConnection:
-    """In place of `SparkConnection`, to the cluster that plays by then."""
+    """A connection in place of `SparkConnection`, to the cluster that plays by then."""
 
     cluster: SinkCluster
     is_due = False

@@ -85,7 +85,7 @@ BESIDE = (
 
 
 class DiesInIt:
-    """In place of the `struct.Struct` that stamps a batch."""
+    """A stand-in of the `struct.Struct` that stamps a batch."""
 
     size = 16
 

@@ -88,7 +88,7 @@ def share_of_the_quota(
 def test_twenty_consumers_get_their_quota_behind_and_at_the_end_of_the_log(
     at_the_end: bool, min_bytes: int, late_ms: int
 ) -> None:
-    """At the end they wait in the purgatory, up to half a second; each one asks up to `late_ms` after it might."""
+    """The consumers wait in the purgatory at the end, up to half a second; each one asks up to `late_ms` after it might."""
     share = share_of_the_quota(at_the_end=at_the_end, min_bytes=min_bytes, late_ms=late_ms)
     assert 0.98 <= share <= 1.1, share
 

@@ -146,7 +146,7 @@ def test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered(monkeypatch:
 
 
 async def deny_reading(harness: SimClusterHarness, topic: str) -> None:
-    """Everything else stays allowed."""
+    """Deny the reading of a topic; everything else stays allowed."""
     rows = [
         AclCreation(
             resource_type=2, resource_name=topic, resource_pattern_type=LITERAL, principal="User:ANONYMOUS", host="*",

@@ -83,7 +83,7 @@ def verdict_of_before(patch: pytest.MonkeyPatch) -> None:
 
 
 def answered_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Who forwards a write answers before it has what was written."""
+    """Let an instance that forwards a write answer before it has what was written."""
     patch.setattr("ottla.registry.rest.forwarding.place_from", lambda text: None)
 
 

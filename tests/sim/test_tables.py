@@ -74,7 +74,7 @@ def uncommitted_records_are_translated(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_offsets_are_not_offered(patch: pytest.MonkeyPatch) -> None:
-    """Where retention was faster than the tables, they wait for ever."""
+    """Let tables wait for ever where retention was faster than they."""
     offer = Translator.offer
 
     def waiting(self: Translator, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:

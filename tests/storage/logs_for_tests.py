@@ -70,7 +70,7 @@ def filled(directory: Path, batches: int = 40, config: LogConfig = SMALL) -> Log
 
 
 def read_all(log: Log, max_bytes: int = 700) -> bytes:
-    """Everything from the log start offset on, by as many reads as it takes."""
+    """Return everything from the log start offset on, by as many reads as it takes."""
     parts: list[bytes] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -306,7 +306,7 @@ def test_an_operation_on_the_cluster_that_is_denied(api: str, wire: Wire) -> Non
 
 
 def test_who_may_not_alter_the_cluster_cannot_help_himself_to_entries() -> None:
-    """On a node of its own: once ALTER is denied, this caller cannot take that back."""
+    """The test has a node of its own: once ALTER is denied, this caller cannot take that back."""
     node = start_node(authorizer_class_name=STANDARD_AUTHORIZER, allow_everyone_if_no_acl_found="true")
     try:
         with node.wire() as wire:

@@ -1,4 +1,4 @@
-"""Which partition a key lives in: Java's hash, or clients would ask the wrong broker after a move from Apache Kafka."""
+"""The partition in which a key lives is Java's hash, or clients would ask the wrong broker after a move from Apache Kafka."""
 
 from __future__ import annotations
 

@@ -69,11 +69,11 @@ class CoordinatorRuntimeHarness:
         self.runtime = CoordinatorRuntime(TP[0], self.log, self.clock, GroupRecordCodec(), Counter, 5_000)
 
     def load_at_most(self, records: int) -> None:
-        """In one turn of the loop."""
+        """Bound how many records are loaded in one turn of the loop."""
         self.runtime.turns.loads = turns.TurnQueue(self.clock, records, turns.RECORDS_BETWEEN_CLOCKS)
 
     def run_at_most(self, timers: int) -> None:
-        """In one turn of the loop."""
+        """Bound how many timers run in one turn of the loop."""
         self.runtime.turns.timers = turns.TurnQueue(self.clock, timers, 1)
 
     def write(self, *numbers: int) -> Any:

@@ -42,7 +42,7 @@ class WorkingClock(ManualClock):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> WorkingClock:
-    """That of the harnesses that the test makes."""
+    """Return the clock of the harnesses that the test makes."""
     clock = WorkingClock()
     monkeypatch.setattr("tests.broker.coordinator.harness.ManualClock", lambda: clock)
     return clock

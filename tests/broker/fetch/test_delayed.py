@@ -24,7 +24,7 @@ def wire(node: Node) -> Iterator[Wire]:
 
 
 def records_of(wire: Wire) -> list[int]:
-    """How many batches the next Fetch answer has, by partition."""
+    """Return how many batches the next Fetch answer has, by partition."""
     answer = wire.receive(ApiKey.FETCH, NAMED)
     return [len(views(p.records or b"")) for topic in answer.responses for p in topic.partitions]
 

@@ -275,7 +275,7 @@ def leaders(harness: SimClusterHarness) -> list[Any]:
 
 
 def state(node: SimNode, mine: list[Any]) -> Any:
-    """Everything that a Fetch may change."""
+    """Return everything that a Fetch may change."""
     assert node.server is not None
     components = node.server.broker.components
     route = next(x for x in node.server.listeners if x.name != "CONTROLLER")._dispatcher.routes.get(ApiKey.FETCH)
@@ -309,7 +309,7 @@ def state(node: SimNode, mine: list[Any]) -> Any:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the fast path has served each request that it was asked to."""
+    """Return whether the fast path has served each request that it was asked to."""
     found: list[bool] = []
     serve = RepeatedFetch.serve
 

@@ -66,7 +66,7 @@ class Register:
 
 
 def has_record(shard: GroupMetadataManager, group_id: str) -> bool:
-    """Whether the group is more than a place for committed offsets."""
+    """Return whether the group is more than a place for committed offsets."""
     group = shard.groups.get(group_id)
     return group is not None and group.state_timestamp_ms != NO_TIMESTAMP
 

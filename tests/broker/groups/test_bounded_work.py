@@ -36,7 +36,7 @@ def client(harness: GroupCoordinatorHarness, number: int) -> GroupClient:
 
 
 def tombstones_by_turn(harness: GroupCoordinatorHarness, turns: int) -> list[int]:
-    """How many offsets each millisecond takes away."""
+    """Return how many offsets each millisecond takes away."""
     counts = []
     for _ in range(turns):
         before = harness.log.end_offset(TP)

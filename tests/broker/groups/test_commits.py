@@ -1,4 +1,4 @@
-"""Which epochs a member may commit with, and the error code of every other one, by API and kind of member."""
+"""The epochs that a member may commit with, and the error code of every other one, by API and kind of member."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_another_epoch_has_the_code_of_the_api_and_the_kind_of_member(
 
 
 def test_a_partition_of_anothers_is_no_matter_in_the_members_own_epoch() -> None:
-    """Who has the partition is the assignor's to say; the epoch shows that the member knows of it."""
+    """The assignor alone says who has the partition; the epoch shows that the member knows of it."""
     check(OFFSET_COMMIT, False, CURRENT, ANOTHERS)
 
 

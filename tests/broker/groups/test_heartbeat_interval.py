@@ -1,4 +1,4 @@
-"""How soon members come back for what they wait for, and how long a rebalance takes that way, in virtual time."""
+"""The time until members come back for what they wait for, and that of a whole rebalance, in virtual time."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_a_member_commits_offsets_of_5_000_partitions(harness: GroupCoordinatorH
 
 
 async def test_a_commit_of_more_partitions_is_several_batches_and_one_answer(harness: GroupCoordinatorHarness) -> None:
-    """In one turn 20,000 took 110 ms, and the batch was larger than a batch may be."""
+    """A turn with 20,000 partitions took 110 ms, and the batch was larger than a batch may be."""
     spawned: list[asyncio.Task[Any]] = []
     loop = asyncio.get_running_loop()
     world: Any = Mock(clock=SystemClock(loop), spawn=lambda work, name: spawned.append(loop.create_task(work)))

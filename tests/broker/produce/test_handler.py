@@ -79,7 +79,7 @@ def end_offset(wire: Wire, name: str = TOPIC) -> int:
 
 
 def resealed(changed: bytearray) -> bytes:
-    """With a CRC that fits again, so that only the change itself can be what is refused."""
+    """Return the batch with a CRC that fits again, so that only the change itself can be what is refused."""
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
     return bytes(changed)
 

@@ -1,4 +1,4 @@
-"""Which fetches of followers the leader holds until more producers have written, and for how long."""
+"""The leader holds some fetches of followers until more producers have written, and for a bounded time."""
 
 from __future__ import annotations
 

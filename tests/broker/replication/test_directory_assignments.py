@@ -1,4 +1,4 @@
-"""Where replicas are is reported to a controller that knows directories, and to no other."""
+"""The places of replicas are reported to a controller that knows directories, and to no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a leader's high watermark may go, and who counts as in sync (invariant 7)."""
+"""The bound of a leader's high watermark, and the replicas that count as in sync (invariant 7)."""
 
 from __future__ import annotations
 

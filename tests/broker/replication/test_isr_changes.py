@@ -1,4 +1,4 @@
-"""How a leader's ISR grows and shrinks: what it proposes, what the watermark waits for meanwhile, and what an answer does."""
+"""A leader's ISR grows and shrinks: what it proposes, what the watermark waits for meanwhile, and what an answer does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a throttled side may take, by the clock alone."""
+"""The bytes that a throttled side may take, by the clock alone."""
 
 from __future__ import annotations
 

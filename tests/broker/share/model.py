@@ -176,7 +176,7 @@ class Checked:
         return not any(batch.first <= offset <= batch.last for batch in self.log.batches)
 
     def acknowledge(self, member: str, acknowledgements: list[Acknowledgement]) -> bool:
-        """Whether it was accepted."""
+        """Return whether the acknowledgement was accepted."""
         expected = self.judge(member, acknowledgements)
         try:
             update = self.real.acknowledge(member, acknowledgements, self.now_ms)

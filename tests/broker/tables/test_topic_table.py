@@ -1,4 +1,4 @@
-"""When a topic's table is worked on next, how far it is behind, and how often its reason to wait is logged."""
+"""The times at which a topic's table is worked on, how far it is behind, and how often its reason to wait is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a client's next telemetry request is in time (KIP-714), as Kafka's ClientMetricsManagerTest asks it."""
+"""A client's telemetry request is in time or not (KIP-714), as Kafka's ClientMetricsManagerTest asks it."""
 
 from __future__ import annotations
 

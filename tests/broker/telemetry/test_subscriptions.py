@@ -1,4 +1,4 @@
-"""Which metrics a client is asked for (KIP-714)."""
+"""The metrics that a client is asked for (KIP-714)."""
 
 from __future__ import annotations
 

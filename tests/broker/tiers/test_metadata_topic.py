@@ -1,4 +1,4 @@
-"""How `__remote_log_metadata` is made: its first partition with remote storage asks the controller for it."""
+"""The topic `__remote_log_metadata` is made: its first partition with remote storage asks the controller for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which topics have remote storage, by the configurations that the metadata brings."""
+"""The topics that have remote storage, by the configurations that the metadata brings."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def text(tp: TopicPartition) -> str:
 
 
 class ProducerIds:
-    """From 100 on, at once unless `hold` is set."""
+    """A source of producer ids from 100 on, at once unless `hold` is set."""
 
     def __init__(self) -> None:
         self.next = 100

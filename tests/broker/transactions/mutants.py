@@ -72,7 +72,7 @@ def same_epoch(transaction: Transaction, last_epoch: int, expected: int | None, 
 
 
 def abort_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
-    """After a failover the outcome is an abort, whatever it was."""
+    """Abort after a failover, whatever the outcome was."""
     for name, transaction in self.transactions.items():
         if transaction.state is TransactionState.PREPARE_COMMIT:
             self.transactions[name] = replace(transaction, state=TransactionState.PREPARE_ABORT)

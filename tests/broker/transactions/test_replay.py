@@ -90,7 +90,7 @@ class Story:
                 harness.log.refuse = None
 
     def settle(self) -> None:
-        """Everything works again."""
+        """Let everything work again."""
         self.play("accept", "", "")
         self.play("release", "", "")
         self.play("ids", "", "")

@@ -74,7 +74,7 @@ def rest_server(folder: Path) -> Iterator[RestServer]:
 
 
 class Losses:
-    """How many answers of commits are lost next, and how many were."""
+    """The answers of commits that are lost next, and how many were lost."""
 
     def __init__(self) -> None:
         self.due = self.lost = 0

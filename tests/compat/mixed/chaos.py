@@ -22,7 +22,7 @@ CHAOS_SECONDS = 3_600
 
 
 def chaos(directory: Path, seed: int = 1) -> None:
-    """For an hour, or OTTLA_MIXED_CHAOS_SECONDS; without the rights to make a network nothing is cut."""
+    """Run for an hour, or OTTLA_MIXED_CHAOS_SECONDS; without the rights to make a network nothing is cut."""
     rng, happened = random.Random(seed), Counter[str]()
     accidents, network = ACCIDENTS, None
     if reason := cuts.missing():

@@ -167,7 +167,7 @@ class Contents:
     # -- After a change ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Everything is there as it was left."""
+        """Check that everything is there as it was left."""
         for topic in (RECORDS, CHANGES, COMPACTED, OPEN):
             self.mixed.wait_isr(topic, self.replicas)
         clients.check(self.mixed.bootstrap, RECORDS, self.records)

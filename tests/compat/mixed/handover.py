@@ -25,7 +25,7 @@ VOTERS = (1, 2, 3)
 
 
 def go_on(directory: Path, how: str, quorum: str) -> None:
-    """After an orderly stop or kill -9, of a static quorum or a standalone one (kraft.version 1), with many snapshots."""
+    """Go on after an orderly stop or kill -9, with a static quorum or a standalone one (kraft.version 1), and many snapshots."""
     end = {"stop": Node.stop, "kill": Node.kill}[how]
     static = quorum == "static"
     with Mixed(
@@ -65,7 +65,7 @@ def _retention_ms(mixed: Mixed) -> str | None:
 
 
 def agree_about_snapshots(directory: Path) -> None:
-    """From the snapshots and logs that each node wrote come equal images, whatever records Kafka's tools made."""
+    """Check that equal images come from the snapshots and logs that each node wrote, whatever records Kafka's tools made."""
     with Mixed(directory, VOTERS, metadata_log_max_record_bytes_between_snapshots=3_000) as mixed:
         nodes = [
             mixed.add(kind, voter, "broker,controller")
@@ -111,7 +111,7 @@ def _make_records(mixed: Mixed) -> None:
 
 
 def _batches(node: Node) -> list[CommittedBatch]:
-    """Behind the last one of a node that was killed are the zeros of its preallocated segment."""
+    """Return the batches of a node's log; behind the last one of a node that was killed are the zeros of its preallocated segment."""
     found = []
     for file in sorted(node.metadata_dir.glob("*.log")):
         data, pos = memoryview(file.read_bytes()), 0

@@ -273,7 +273,7 @@ class Mixed:
     # -- What a broker says --------------------------------------------------------------------------------------------
 
     def request(self, request: Any, api_key: ApiKey, version: int, node: Node | None = None) -> Any:
-        """To one node, or to the first that responds."""
+        """Send a request to one node, or to the first that responds."""
         lost: OSError = ConnectionError("no broker runs")
         for each in [node] if node is not None else self.serving():
             try:
@@ -291,7 +291,7 @@ class Mixed:
         return found
 
     def wait_brokers(self, *node_ids: int) -> None:
-        """Until each of these brokers has all of them unfenced in its metadata."""
+        """Wait until each of these brokers has all of them unfenced in its metadata."""
 
         def known() -> bool:
             seen = [sorted(each.node_id for each in self.metadata(node=self.nodes[i]).brokers) for i in node_ids]

@@ -80,7 +80,7 @@ class Users:
         self._mixed.wait_leader()
 
     def go_on(self, rng: random.Random) -> None:
-        """Until each has got something done: the others carry on alone."""
+        """Go on until each has got something done: the others carry on alone."""
         self.write_on(rng)
         self.transactions.wait_for_commits(rng.randint(1, 3))
         for share in self.shares:
@@ -89,7 +89,7 @@ class Users:
             counts.send(20)
 
     def write_on(self, rng: random.Random) -> None:
-        """Until more records are acknowledged: what goes on behind a cut, where a coordinator may not reach a leader with its markers."""
+        """Write until more records are acknowledged: what goes on behind a cut, where a coordinator may not reach a leader with its markers."""
         for load in self.loads:
             load.wait_for_acknowledgements(rng.randint(1, 200))
 
@@ -155,7 +155,7 @@ def finish(users: Users, what: str) -> None:
 
 
 def roll(directory: Path, first: str, seed: int = 1) -> None:
-    """From Kafka to Ottla and back; an older Kafka's features are raised once all nodes are Ottla's, and it comes back as 4.3.1."""
+    """Roll from Kafka to Ottla and back; an older Kafka's features are raised once all nodes are Ottla's, and it comes back as 4.3.1."""
     rng, kills = random.Random(seed), Counter[str]()
     with running(directory, (first,) * 3, seed) as (mixed, users):
         if first == KAFKA:

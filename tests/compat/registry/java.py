@@ -61,7 +61,7 @@ def run(url: str) -> tuple[list[str], float]:
 
 
 def read_by_python(url: str, values: list[bytes]) -> Outcome:
-    """Whether confluent-kafka's deserializer reads what Flink's serializer has written."""
+    """Return whether confluent-kafka's deserializer reads what Flink's serializer has written."""
     began = time.monotonic()
     deserializer = AvroDeserializer(SchemaRegistryClient({"url": url}))
     read = [deserializer(value, CONTEXT) for value in values]

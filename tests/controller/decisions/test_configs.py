@@ -49,7 +49,7 @@ def test_set_append_subtract_and_delete() -> None:
 
 
 def test_a_topic_of_the_name_of_rejected_records_has_no_table() -> None:
-    """Who may make `orders__dlq` would stop the table of `orders`, which has its rejected records there."""
+    """A user who may make `orders__dlq` would stop the table of `orders`, which has its rejected records there."""
     cluster = with_topic()
     cluster.topic("orders__dlq")
     for name, value, wanted in (

@@ -143,7 +143,7 @@ def test_an_election_of_all_partitions_is_decided_in_turns() -> None:
 
 
 def test_a_search_for_elections_looks_at_a_bounded_number_of_partitions_in_a_turn() -> None:
-    """After an outage nearly every partition has another leader than its preferred one, which is not in sync yet."""
+    """Nearly every partition has another leader than its preferred one after an outage, and that is not in sync yet."""
     cluster = DecisionHarness(elr=False)
     many = 2 * LOOKED_AT_MAX + 5
     cluster.topic("out of sync", "1 2 3", isr="2 3", partitions=many)

@@ -1,4 +1,4 @@
-"""Who leads when brokers come and go. Read with the theory at the top of controller/decisions/partition_change.py."""
+"""The leader changes when brokers come and go. Read with the theory at the top of controller/decisions/partition_change.py."""
 
 from __future__ import annotations
 

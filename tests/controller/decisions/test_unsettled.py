@@ -29,7 +29,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def settle_all(cluster: DecisionHarness, broker_id: int) -> int:
-    """In how many turns."""
+    """Settle all partitions, and return in how many turns."""
     turns = 0
     partitions = left_by_broker(cluster.state, broker_id)
     while partitions:

@@ -1,4 +1,4 @@
-"""Which of a broker's connections the controller watches: a break of the newest one ends its session after the grace."""
+"""The controller watches some connections of a broker: a break of the newest one ends its session after the grace."""
 
 from __future__ import annotations
 

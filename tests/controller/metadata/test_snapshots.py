@@ -1,4 +1,4 @@
-"""When a node writes a snapshot of the metadata, and in which steps."""
+"""The times at which a node writes a snapshot of the metadata, and its steps."""
 
 from __future__ import annotations
 

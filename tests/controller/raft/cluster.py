@@ -68,7 +68,7 @@ class Disk:
 
 @dataclass
 class Settings:
-    """How the world behaves; probabilities per message."""
+    """The behaviour of the world; probabilities are per message."""
 
     delay_ms_max: int = 10
     drop: float = 0.0

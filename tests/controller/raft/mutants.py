@@ -158,7 +158,7 @@ def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
 
 
 def the_epoch_of_the_log_is_forgotten(patch: Patch) -> None:
-    """Who restarts begins with epoch 0, whatever was durable."""
+    """Let a replica that restarts begin with epoch 0, whatever was durable."""
     patch.setattr(
         elections, "initial_role", lambda state, election, now_ms: roles.Unattached(state.log.last_epoch, now_ms)
     )

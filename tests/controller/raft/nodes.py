@@ -63,7 +63,7 @@ class State:
 
 
 def kill(raft: RaftNode) -> None:
-    """In the middle of this process, which lives on: it closes no connection in order, and none of its timers writes any more."""
+    """Kill a node in the middle of this process, which lives on: it closes no connection in order, and none of its timers writes any more."""
     raft._stopped = True
     raft._tick_timer.cancel()
     raft._channels.close()

@@ -85,7 +85,7 @@ class Replica:
         self.core.state.high_watermark = self.core.state.log.end_offset
 
     def turns(self) -> int:
-        """Until nothing is left to do; how many turns of the loop it took."""
+        """Run until nothing is left to do, and return how many turns of the loop it took."""
         self.delivery.run()
         turns = 1
         while self.clock.armed:

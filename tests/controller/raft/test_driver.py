@@ -438,7 +438,7 @@ async def test_appends_of_one_turn_share_a_flush(tmp_path: Path) -> None:
 
 
 class WatchedFiles(OsFiles):
-    """Which threads read or map files of a metadata log."""
+    """The threads that read or map files of a metadata log."""
 
     def __init__(self) -> None:
         super().__init__()

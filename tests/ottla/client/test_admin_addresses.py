@@ -1,4 +1,4 @@
-"""Where brokers' admin listeners are, by name, by port, and by what a local cluster has written down."""
+"""The addresses of brokers' admin listeners, by name, by port, and by what a local cluster has written down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a node may stop: what would be unavailable, and what is in any case."""
+"""A node may stop or not: what would be unavailable, and what is in any case."""
 
 from __future__ import annotations
 

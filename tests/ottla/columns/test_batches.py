@@ -1,4 +1,4 @@
-"""Which batches of a fetch are rows: aborted transactions, markers, ranges, bytes that are damaged or cut off."""
+"""The batches of a fetch that are rows: aborted transactions, markers, ranges, bytes that are damaged or cut off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes of a schema a table follows, and why it does not follow others."""
+"""The changes of a schema that a table follows, and the reasons why it does not follow others."""
 
 from __future__ import annotations
 

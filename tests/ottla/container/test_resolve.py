@@ -1,4 +1,4 @@
-"""From a container's environment and mounted files to properties, and the refusals of what cannot be meant."""
+"""The way from a container's environment and mounted files to properties, and the refusals of what cannot be meant."""
 
 from __future__ import annotations
 

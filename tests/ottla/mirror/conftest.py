@@ -77,7 +77,7 @@ class Mirror:
         return [record.value for record in self.east.records(topic)]
 
     def members(self) -> int:
-        """How many workers the group has."""
+        """Return how many workers the group has."""
         return len(self.east._do(lambda cluster: describe_group(cluster, GROUP), WAIT_S_MAX).members)
 
     def positions(self, topic: str) -> dict[int, int]:

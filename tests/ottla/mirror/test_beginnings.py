@@ -1,4 +1,4 @@
-"""Where a partition goes on whose source is not what its position says: each row of docs/MIRROR.md, what is said of it and counted."""
+"""A partition goes on whose source is not what its position says: each row of docs/MIRROR.md, what is said of it and counted."""
 
 from __future__ import annotations
 

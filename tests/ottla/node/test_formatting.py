@@ -1,4 +1,4 @@
-"""Which directories a node formats by itself when it starts, and what it says where a person has to."""
+"""The directories that a node formats by itself when it starts, and what it says where a person has to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an interpreter was compiled, by variables of `sysconfig` as builds have them."""
+"""The way in which an interpreter was compiled, by variables of `sysconfig` as builds have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a node reports that it serves clients, and what its children do not inherit."""
+"""A node reports that it serves clients, and its children do not inherit everything."""
 
 from __future__ import annotations
 

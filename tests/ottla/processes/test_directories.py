@@ -1,4 +1,4 @@
-"""Whose data is in the directories of a machine's processes."""
+"""The owner of the data in the directories of a machine's processes."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def test_a_stock_client_learns_what_is_wrong_with_a_tables_settings(cluster: Clu
 
 
 def test_a_newer_schema_of_the_registry_gives_a_brokers_table_a_column() -> None:
-    """And a value of no schema is rejected."""
+    """A value of no schema is rejected."""
     old, new = record(("id", "int")), record(("id", "long"), ("note", "string", "-"))
     rows = {f"/schemas/ids/{number}": {"schema": json.dumps(each)} for number, each in ((1, old), (2, new))}
     latest = "/subjects/typed-value/versions/latest"

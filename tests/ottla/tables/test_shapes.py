@@ -31,7 +31,7 @@ PROTO = 'syntax = "proto3"; message A { int32 id = 1; string note = 2; }'
 
 
 class Registry:
-    """In place of a client: one subject's versions, by ids from 1 on."""
+    """A registry in place of a client: one subject's versions, by ids from 1 on."""
 
     def __init__(self, *schemas: Any, kind: str = AVRO) -> None:
         self.schemas = [Schema(each if isinstance(each, str) else json.dumps(each), kind) for each in schemas]

@@ -1,4 +1,4 @@
-"""From server.properties to a node: what is read, what is refused and with what advice, what changes while running."""
+"""The way from server.properties to a node: what is read, what is refused and with what advice, what changes while running."""
 
 from __future__ import annotations
 

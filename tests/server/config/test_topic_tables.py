@@ -1,4 +1,4 @@
-"""Which configurations make a topic's table, and which places a topic may name."""
+"""The configurations that make a topic's table, and the places that a topic may name."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_table_without_a_place_is_refused() -> None:
     ],
 )
 def test_a_topic_names_only_places_that_the_nodes_file_allows(location: str, is_allowed: bool) -> None:
-    """Who may create a topic must not have the broker write anywhere by its own rights."""
+    """A user who may create a topic must not have the broker write anywhere by its own rights."""
     values = broker(location=LAKE, allowed_places=["/srv/lake"])
     configs = TABLE | {"ottla.table.location": location}
     if is_allowed:

@@ -18,7 +18,7 @@ from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
 
 
 class Plan(NamedTuple):
-    """How a request is served: the turns of the loop that each of its pauses lasts; without one it is answered at once."""
+    """A plan of serving a request: the turns of the loop that each of its pauses lasts; without one it is answered at once."""
 
     turns: list[int]
     #: The pauses of a batch that is prepared again begin one in the other, those of a ShareFetch's searches together.

@@ -1,4 +1,4 @@
-"""From properties to the mechanisms of a listener: what Kafka's names mean, and what a node does not start with."""
+"""The way from properties to the mechanisms of a listener: what Kafka's names mean, and what a node does not start with."""
 
 from __future__ import annotations
 

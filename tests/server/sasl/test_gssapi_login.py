@@ -171,7 +171,7 @@ async def test_after_handshake_v0_the_last_token_has_no_answer(realm: Realm) -> 
 
 
 async def test_a_token_that_was_recorded_does_not_log_in_again(realm: Realm) -> None:
-    """Whether the replay cache notices it depends on the library; the client's choice is signed with the session's key."""
+    """The library decides whether the replay cache notices it; the client's choice is signed with the session's key."""
     async with node(realm) as to:
         mine, tokens = GssapiClient(Initiating(realm.alice, "kafka", HOST)), []
         async with shaken(to) as client:

@@ -1,4 +1,4 @@
-"""From properties to what OpenSSL serves: versions, cipher suites, certificates of clients, trust."""
+"""The way from properties to what OpenSSL serves: versions, cipher suites, certificates of clients, trust."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Admin(Client):
         await self._do("cancel", (topic, partition), request)
 
     async def elect(self, election_type: int = PREFERRED) -> None:
-        """For all partitions."""
+        """Elect leaders for all partitions."""
         request = ElectLeadersRequest(election_type=election_type, topic_partitions=None, timeout_ms=TIMEOUT_MS)
         await self._do("elect", "unclean" if election_type == UNCLEAN else "preferred", request)
 

@@ -78,7 +78,7 @@ class OffsetKeeper(Client):
         return self.topic_ids[topic]
 
     async def fetch(self) -> bool:
-        """Whether there was an answer; it is checked here."""
+        """Fetch, check the answer, and return whether there was one."""
         topic, index = self.partition
         acknowledged = self.acknowledged
         try:

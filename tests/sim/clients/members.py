@@ -215,7 +215,7 @@ class Member(Client):
         await self.ask_node(node, request)
 
     def _is_member(self, answer: Any) -> bool:
-        """Whether the coordinator takes it for a member; otherwise the request is repeated, or the member joins again."""
+        """Return whether the coordinator takes it for a member; otherwise the request is repeated, or the member joins again."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             return True

@@ -35,7 +35,7 @@ class Session:
 
 
 class Answered(NamedTuple):
-    """When a request was sent and answered, and by which leader: its life and epoch; None if it may have been replaced."""
+    """The times at which a request was sent and answered, and the leader that answered: its life and epoch; None if it may have been replaced."""
 
     sent: float
     received: float
@@ -172,7 +172,7 @@ class ShareLedger:
     # -- The end -----------------------------------------------------------------------------------------------------
 
     def check(self, logs: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
-        """Everything that the group could read is known, and the group has come to the end of it."""
+        """Check that everything that the group could read is known, and that the group has come to the end of it."""
         for (topic, index), log in logs.items():
             lost = self.lost[topic, index]
             for offset, value in log.items():

@@ -253,7 +253,7 @@ class ShareMember(Client):
         await self._ask(session, request, batches)
 
     async def _close(self, session: Connected) -> None:
-        """In order: the last request of the session. Its answer may be lost."""
+        """Close the session in order, by its last request. Its answer may be lost."""
         if session.epoch and session.is_open:
             await self._acknowledge(session, {}, epoch=-1)
         self._lose(session)
@@ -343,7 +343,7 @@ class ShareMember(Client):
     def _take(
         self, session: Connected, partition: TopicPartition, row: Any, answered: Answered, lock_seconds: float
     ) -> bool:
-        """Whether the answer is an error."""
+        """Take a row of an answer, and return whether it is an error."""
         code = ErrorCode(row.error_code)
         if code is not ErrorCode.NONE:
             if not code.retriable:

@@ -139,7 +139,7 @@ class StreamsMember(Client):
         self._take(before, sent, await self.ask_node(node, request))
 
     def _judge_repeated(self, answer: Any) -> None:
-        """To a heartbeat of an epoch that was over before the former one."""
+        """Judge an answer to a heartbeat of an epoch that was over before the former one."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             raise Violation("38", f"{self.name} is in epoch {self.epoch}, and is served in {self._epochs[-3]}")

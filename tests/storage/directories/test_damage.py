@@ -47,7 +47,7 @@ BATCH_BYTES = len(batch())
 
 
 class DiesInIt:
-    """In place of the `struct.Struct` that stamps a batch."""
+    """A stand-in of the `struct.Struct` that stamps a batch."""
 
     def pack_into(self, *values: object) -> None:
         raise KeyboardInterrupt
@@ -195,7 +195,7 @@ def test_a_damaged_length_in_a_sealed_segment_is_a_corrupt_message(tmp_path: Pat
 
 @pytest.mark.parametrize("length", [-12, 0, 48, 2**31 - 1, -(2**31)])
 def test_a_length_that_came_back_damaged_from_the_disk_is_a_corrupt_message(tmp_path: Path, length: int) -> None:
-    """In the active segment, of a batch that this process wrote: its page may have been written out and read again."""
+    """The damage is in the active segment, in a batch that this process wrote: its page may have been written out and read again."""
     log = filled(tmp_path, 10)
     segment = log.segments.active
     assert segment.base_offset == 0

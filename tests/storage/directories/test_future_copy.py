@@ -1,4 +1,4 @@
-"""How a future log follows the log that it is to replace: where two logs agree, starts, gaps, compaction."""
+"""A future log follows the log that it is to replace: where two logs agree, starts, gaps, compaction."""
 
 from __future__ import annotations
 

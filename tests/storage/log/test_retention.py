@@ -1,4 +1,4 @@
-"""Which segments go by time, by size, by the log start offset; and which never."""
+"""The segments that go by time, by size, by the log start offset; and those that never go."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_readers_keep_what_they_hold_when_its_segment_goes(tmp_path: Path) -> No
 
 
 def test_a_log_of_which_nothing_has_expired_costs_a_look_at_its_first_segment(tmp_path: Path) -> None:
-    """After a start each look reads the end of a time index: 1,000 of them were one turn of the event loop."""
+    """Each look reads the end of a time index after a start: 1,000 of them were one turn of the event loop."""
     log = open_at(tmp_path, SMALL)
     for i in range(60):
         append(log, batch(fill=i))

@@ -127,7 +127,7 @@ def test_the_segments_of_one_job_are_bounded_and_the_rest_follows(tmp_path: Path
 
 
 def test_mappings_end_on_the_thread_of_the_job(tmp_path: Path) -> None:
-    """That of a segment of 1 GB takes 3.4 ms to end, and 64 segments may leave in one turn of the loop."""
+    """The mapping of a segment of 1 GB takes 3.4 ms to end, and 64 segments may leave in one turn of the loop."""
     log = filled(tmp_path, 30)
     old = list(log.segments)[:-1]
     for segment in old:

@@ -1,4 +1,4 @@
-"""How many segments are mapped at once, and which of them have to go."""
+"""The bound of segments that are mapped at once, and which of them have to go."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class History:
 
 
 def view(group: ConsumerGroup) -> dict[str, Any]:
-    """Everything that the log has to know."""
+    """Return everything that the log has to know."""
     return {
         "epochs": (group.epoch, group.assignment_epoch, group.assignment_timestamp_ms, group.metadata_hash),
         "members": {member_id: (member.metadata, member.current) for member_id, member in group.members.items()},

@@ -51,7 +51,7 @@ def test_what_a_member_has_to_give_up_is_sent_until_it_reports_that_it_did() -> 
 
 
 def test_what_a_member_gets_from_others_in_the_same_epoch_is_sent_until_it_reports_that_it_has_it() -> None:
-    """In Kafka no member reads these partitions until the next rebalance: none of the two is fenced."""
+    """No member of Kafka reads these partitions until the next rebalance: none of the two is fenced."""
     harness = groups()
     first, second = joined(harness)
     first.beat()

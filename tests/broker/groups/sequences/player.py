@@ -33,7 +33,7 @@ TRIES_MAX = 20
 
 
 class Side(Protocol):
-    """Who answers. `settle_seconds` is what work behind an answer takes: metadata, regular expressions, share states."""
+    """The side that answers. `settle_seconds` is what work behind an answer takes: metadata, regular expressions, share states."""
 
     settle_seconds: float
     topic_names: dict[bytes, str]

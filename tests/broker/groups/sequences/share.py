@@ -246,7 +246,7 @@ class SharePlayer(Player):
 
 
 def _forget_texts(answer: Any, prefix: str) -> None:
-    """Why a record is in another state: Kafka's text depends on whether it keeps a batch or each offset of it."""
+    """Leave out why a record is in another state: Kafka's text depends on whether it keeps a batch or each offset of it."""
     for row in (row for topic in answer.responses for row in topic.partitions):
         if getattr(row, f"{prefix}error_code") == ErrorCode.INVALID_RECORD_STATE:
             setattr(row, f"{prefix}error_message", None)

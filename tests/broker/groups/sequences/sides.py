@@ -83,7 +83,7 @@ KAFKAS_DEFAULTS = {
 
 
 class Broker:
-    """Over one connection; what is known of topics is shared by all connections to it."""
+    """A broker over one connection; what is known of topics is shared by all connections to it."""
 
     def __init__(
         self,

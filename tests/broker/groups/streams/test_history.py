@@ -190,7 +190,7 @@ def _union(some: Any, others: Any) -> Any:
 
 
 def view(group: StreamsGroup) -> dict[str, Any]:
-    """Everything that the log has to know."""
+    """Return everything that the log has to know."""
     return {
         "epochs": (group.epoch, group.assignment_epoch, group.assignment_timestamp_ms, group.metadata_hash),
         "topology": (None if group.topology is None else group.topology.value, group.validated_topology_epoch),

@@ -69,7 +69,7 @@ def a_fetch_snapshot(
 
 
 def test_a_fetch_of_kafkas_voter_which_leaves_the_partitions_limit_0_gets_as_much_as_the_request_allows() -> None:
-    """With the lower of the two limits it got one batch a round trip: ten thousand batches took eleven seconds."""
+    """A fetch by the lower of the two limits got one batch a round trip: ten thousand batches took eleven seconds."""
     read = read_fetch(a_fetch(partition_max_bytes=0, max_bytes=1 << 20))
     assert read is not None and read.bytes_max == 1 << 20
 

@@ -43,7 +43,7 @@ def create(cluster: Cluster, run: Run, topic: str, *words: str) -> None:
 
 
 def _held(run: Run, broker: int) -> object:
-    """How many replicas the broker holds, as one that is asked knows."""
+    """Return how many replicas the broker holds, as one that is asked knows."""
     return {row["broker"]: row["replicas"] for row in rows(run, "broker", "list")}[broker]
 
 

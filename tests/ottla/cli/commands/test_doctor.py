@@ -36,7 +36,7 @@ def found(*arguments: str) -> tuple[int, list[str]]:
 
 @contextmanager
 def listening(reply: bytes) -> Iterator[str]:
-    """Something that listens, sends `reply` to each connection, and closes."""
+    """Listen, send `reply` to each connection, and close."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

@@ -16,7 +16,7 @@ READER_ID = 1
 
 
 class Shelf:
-    """In place of a client of the registry: schemas by id, and the ids that were asked for."""
+    """A shelf in place of a client of the registry: schemas by id, and the ids that were asked for."""
 
     def __init__(self, *schemas: Any, kind: str = AVRO) -> None:
         self.schemas = {READER_ID + 1 + number: Schema(json.dumps(each), kind) for number, each in enumerate(schemas)}

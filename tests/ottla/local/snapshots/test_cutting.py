@@ -1,4 +1,4 @@
-"""Where a log ended at a time, from what its batches say."""
+"""The end of a log at a time, from what its batches say."""
 
 from __future__ import annotations
 

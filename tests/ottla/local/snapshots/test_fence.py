@@ -120,7 +120,7 @@ def test_a_snapshot_that_takes_too_long_is_none_and_the_nodes_run_meanwhile(
 def test_nodes_that_were_let_go_while_they_were_being_stopped_are_no_fence(
     tmp_path: Path, node: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
-    """On a machine that stood still: the guard would not let them go a second time, however long the snapshot takes."""
+    """The guard would not let them go a second time on a machine that stood still, however long the snapshot takes."""
     send = fences._signal
 
     def late(pid: int, number: int) -> None:
