@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ottla.node import process
 from ottla.node.node import Node
 from ottla.processes import start
+from ottla.protocol.slotted import frozen
 from ottla.server.clock import Clock
 from ottla.server.config.listeners import Endpoint
 from ottla.server.network.dispatch import Dispatcher
@@ -26,7 +26,7 @@ MESSAGE_BYTES_MAX = 1 << 20
 DONE = b"done"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpoiledWorld(World):
     """A world with a session clock of its own."""
 
