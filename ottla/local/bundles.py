@@ -56,8 +56,8 @@ elif [ "$(id -un)" = "$user" ]; then
 else
     stop "run it as root, or as $user"
 fi
-as_user "$ottla" --version >/dev/null 2>&1 ||
-    stop "$user cannot run $ottla: install it, or set OTTLA to where it is"
+why=$(as_user "$ottla" --version 2>&1 >/dev/null) ||
+    stop "$user cannot run $ottla ($why): install it where $user may read all of it, or set OTTLA to where it is"
 for file in FILES; do
     [ -r "$here/$file" ] || stop "$here/$file cannot be read: the bundle is not complete"
     [ "$file" = users ] || [ ! -e "$etc/$file" ] || cmp -s "$here/$file" "$etc/$file" ||

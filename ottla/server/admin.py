@@ -94,8 +94,17 @@ class AdminServer:
         return self._server.port
 
     async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: its host is not of this machine, or its port is in use.
+        """
         host = of_every_family(self.host)
-        self._server = await self.world.network.listen(host, self._wanted_port, lambda: AdminConnection(self))
+        try:
+            self._server = await self.world.network.listen(host, self._wanted_port, lambda: AdminConnection(self))
+        except OSError as failure:
+            where = f"{self.host}:{self._wanted_port}"
+            raise OSError(f"cannot listen on ottla.admin.listener {where}: {failure.strerror or failure}") from failure
         await self._server.begin()
         addresses = ", ".join(self._server.addresses)
         log.info("Admin listener on http://%s:%d (at %s)", host or "0.0.0.0", self.port, addresses)

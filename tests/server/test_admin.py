@@ -72,6 +72,13 @@ async def test_a_node_that_is_not_ready_says_what_is_missing() -> None:
         )
 
 
+async def test_a_port_that_is_in_use_is_named_with_its_property() -> None:
+    async with harness() as node:
+        second = AdminServer(node.server.world, "127.0.0.1", node.server.port, node.registry, lambda: (), lambda: ())
+        with pytest.raises(OSError, match=f"ottla.admin.listener 127.0.0.1:{node.server.port}: Address already in use"):
+            await second.start()
+
+
 async def test_metrics_of_all_sources_come_under_one_header_each() -> None:
     async with harness() as node:
         node.registry.add(lambda: [counter("kafka_in", "in", 3), counter("kafka_in", "in", 2, topic='a"b')])
