@@ -141,8 +141,7 @@ class Connection(FrameProtocol):
         """Close because of what the client sent."""
         if self.closed:
             return
-        self.listener.refused += 1
-        log.warning("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
+        self.listener.refuse(self.id, reason)
         self.shut()
 
     # asyncio's calls
@@ -157,10 +156,8 @@ class Connection(FrameProtocol):
             self.closed = True
             self.transport.pause_reading()
             return
-        refusal = self.listener.admit(self)
-        if refusal is not None:
+        if not self.listener.admit(self):
             self.closed = True
-            log.warning("[%s] Rejecting connection from %s: %s", self.listener.name, self.peer_host, refusal)
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from ottla.protocol.work import Work
+from ottla.server.bounded_lines import BoundedLines
 from ottla.server.clock import TimerWheel, run_in_turns
 from ottla.server.config.listeners import Endpoint
 from ottla.server.network.connection import Connection
@@ -115,6 +116,12 @@ class Listener:
         self.logins = logins
         self._own_limits = limits.of(self.name)
         self._server: Server | None = None
+        self._lines = BoundedLines(world.clock, log)
+
+    def refuse(self, connection_id: str, reason: str) -> None:
+        """Count and log a connection that is closed because of what came in."""
+        self.refused += 1
+        self._lines.warning("[%s] Closing connection %s: %s", self.name, connection_id, reason)
 
     @property
     def port(self) -> int:
@@ -201,8 +208,8 @@ class Listener:
         self._wheel.add(connection, wait_ms)
         return True
 
-    def admit(self, connection: Connection) -> str | None:
-        """Count the connection, or return why it is rejected."""
+    def admit(self, connection: Connection) -> bool:
+        """Count the connection, or return False for one that is above a limit."""
         refusal = self.limits.refusal(connection.peer_host, self._inter_broker, connection.opened_ns)
         if refusal is None and len(self.connections) >= self._own_limits.connections_max:
             refusal = f"{self.name} has {len(self.connections)} connections already (max.connections of the listener)"
@@ -210,7 +217,8 @@ class Listener:
             self.rejected += 1
             if self.limits.open_total >= self.limits.room and self._server is not None:
                 self._server.hold(NO_ROOM_S)  # what has been refused still has its descriptor in this turn
-            return refusal
+            self._lines.warning("[%s] Rejecting connection from %s: %s", self.name, connection.peer_host, refusal)
+            return False
         self.limits.opened(connection.peer_host)
         self.limits.newcomers.add(connection)
         self.connections[connection] = None
@@ -219,7 +227,7 @@ class Listener:
             look_ms = HANDSHAKE_MS_MAX if look_ms < 0 else min(look_ms, HANDSHAKE_MS_MAX)
         if look_ms >= 0:
             connection.idle_slot = self._wheel.add(connection, look_ms)
-        return None
+        return True
 
     def forget(self, connection: Connection) -> None:
         if connection not in self.connections:

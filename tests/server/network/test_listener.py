@@ -9,6 +9,7 @@ import socket
 import psutil
 import pytest
 
+from ottla.server.bounded_lines import LINES_PER_SECOND
 from ottla.server.network import limits, listener
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.transport import ARRIVING_PART, descriptors_reserved
@@ -28,6 +29,23 @@ async def test_connections_above_the_limit_of_one_address_are_rejected() -> None
             client.send(heartbeat("m", 3))
             assert await client.correlation_ids(1) == [3]
         assert node.listener.rejected == 1
+
+
+async def test_rejected_connections_write_some_lines_a_second_and_the_next_one_counts_the_others(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = 5_000
+    monkeypatch.setattr("ottla.server.clock.SystemClock.mono_ms", lambda self: now_ms)
+    async with tiny_node(limits=ConnectionLimits(connections_per_ip_max=1)) as node:
+        await node.client()
+        await until(lambda: node.listener.connections)
+        for _ in range(LINES_PER_SECOND + 7):
+            assert await (await node.client()).is_closed_by_peer()
+        lines = [each.getMessage() for each in caplog.records if "Rejecting connection" in each.getMessage()]
+        assert len(lines) == LINES_PER_SECOND and node.listener.rejected == LINES_PER_SECOND + 7
+        now_ms += 1_000
+        assert await (await node.client()).is_closed_by_peer()
+        assert "(7 more before it were not written)" in caplog.records[-1].getMessage()
 
 
 async def test_an_override_gives_one_address_another_limit() -> None:
