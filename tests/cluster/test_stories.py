@@ -137,7 +137,8 @@ def test_a_fenced_producer_is_shown_with_the_one_that_fenced_it(cluster: Cluster
 
 def test_a_node_whose_file_says_so_has_no_stories(cluster: Cluster) -> None:
     done = ottla(cluster, "group", "describe", "none-of-these")
-    assert done.code == 0 and f"node {SILENT}: " in done.err and "ottla.admin.story" in done.err
+    assert f"node {SILENT}: " in done.err and "ottla.admin.story" in done.err
+    assert done.code == 1 and "group none-of-these: no such group" in done.err, done.err
     with pytest.raises(HTTPError, match="403"):
         urlopen(f"http://127.0.0.1:{cluster.nodes[SILENT].admin_port}/story?group=g")
 

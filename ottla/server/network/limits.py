@@ -6,6 +6,7 @@ one: sockets that anyone can open without a word must not keep clients out.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.primitives import Buffer
+from ottla.server.clock import Clock
 from ottla.server.config.key import Values
 from ottla.server.quotas.rate import ConnectionQuotas
 from ottla.server.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions, descriptors_reserved
@@ -21,6 +23,8 @@ INT_MAX = 2**31 - 1
 #: The interval at which a limit of 0 connections is checked again.
 HELD_MS_MAX = 1_000
 NS_PER_S = 1_000_000_000
+#: Of one listener, about clients that are refused.
+LINES_PER_SECOND = 10
 
 
 @dataclass(slots=True)
@@ -219,3 +223,32 @@ def why_too_large(beginning: Buffer, size: int) -> str | None:
     if len(beginning) < 2 or (api_key := int.from_bytes(beginning[:2], "big")) in LARGE_REQUESTS:
         return None
     return f"Invalid receive (size = {size} larger than {OTHER_REQUEST_BYTES_MAX} for API key {api_key})"
+
+
+class BoundedLines:
+    """Writes up to `LINES_PER_SECOND` warnings that anybody may cause by connecting, and counts in the next one what was left out.
+
+    A client whose certificate is wrong, or a node that knows a peer by a wrong address, connects again and again: 80 lines a second were
+    seen.
+    """
+
+    def __init__(self, clock: Clock, log: logging.Logger) -> None:
+        self._clock = clock
+        self._log = log
+        self._second_ms = 0
+        self._written = 0
+        self._left_out = 0
+
+    def warning(self, text: str, *given: object) -> None:
+        """Write a line, or count it."""
+        now_ms = self._clock.mono_ms()
+        if now_ms - self._second_ms >= 1_000:
+            self._second_ms, self._written = now_ms, 0
+        if self._written >= LINES_PER_SECOND:
+            self._left_out += 1
+            return
+        self._written += 1
+        if self._left_out:
+            text, given = f"{text} (%d more before it were not written)", (*given, self._left_out)
+            self._left_out = 0
+        self._log.warning(text, *given)

@@ -14,14 +14,13 @@ from functools import partial
 from typing import Protocol
 
 from ottla.protocol.work import Work
-from ottla.server.bounded_lines import BoundedLines
 from ottla.server.clock import TimerWheel, run_in_turns
 from ottla.server.config.listeners import Endpoint
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.handshakes import Handshakes
-from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.limits import BoundedLines, ConnectionLimits
 from ottla.server.network.tls_stream import TlsStream
 from ottla.server.principal import Principal
 from ottla.server.transport import Server

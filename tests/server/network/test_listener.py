@@ -9,9 +9,8 @@ import socket
 import psutil
 import pytest
 
-from ottla.server.bounded_lines import LINES_PER_SECOND
 from ottla.server.network import limits, listener
-from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.limits import LINES_PER_SECOND, ConnectionLimits
 from ottla.server.transport import ARRIVING_PART, descriptors_reserved
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
