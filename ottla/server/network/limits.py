@@ -23,7 +23,7 @@ INT_MAX = 2**31 - 1
 #: The interval at which a limit of 0 connections is checked again.
 HELD_MS_MAX = 1_000
 NS_PER_S = 1_000_000_000
-#: Of one listener, about clients that are refused.
+#: Lines that a listener writes about clients that it refuses.
 LINES_PER_SECOND = 10
 
 
