@@ -15,9 +15,13 @@ from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topic_names import LOCAL_TOPICS
 from ottla.protocol.errors import KafkaError
 from ottla.server.config.remote_storage import SYSTEM, TOPIC, is_remote
+from ottla.server.metrics import GAUGE, Family, Sample
 
 #: What a search by time has found in remote storage, by topic and partition: timestamp, offset and leader epoch, or why it has failed.
 RemoteFindings: TypeAlias = Mapping[tuple[str, int], tuple[int, int, int] | KafkaError | None]
+
+#: The metric that an alert looks at, with remote storage and without.
+TIER_WAITS, WAITS_DOC = "ottla_tier_waits", "1 if copies fail: /tiers of the admin listener says why"
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +58,11 @@ class TieredTopics:
         """Yield, for a broker without remote storage, why nothing is copied of each topic, or of one."""
         for name in sorted(self.names if topic is None else self.names & {topic}):
             yield {"topic": name, "failing": True, "waits": f"{SYSTEM}=false at this broker"}
+
+    def metrics(self) -> Iterator[Family]:
+        """Yield, for a broker without remote storage, the metric of the alert TierWaits."""
+        samples = [Sample({"topic": name}, 1) for name in sorted(self.names)]
+        yield Family(TIER_WAITS, GAUGE, WAITS_DOC, samples)
 
     def _report_disabled(self, topics: set[str]) -> None:
         log.error(

@@ -219,8 +219,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(broker.components.telemetry.metrics)
     registry.add(lambda: table_metrics(broker.tables, world.clock.mono_ms()))
-    if broker.tiers is not None:
-        registry.add(broker.tiers.metrics)
+    registry.add(broker.tiered_topics.metrics if broker.tiers is None else broker.tiers.metrics)
     registry.add(lambda: coordinator_metrics(broker.groups))
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
     registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ottla.broker.replication.partition_log import LedLog
+from ottla.broker.tiered_topics import TIER_WAITS, WAITS_DOC
 from ottla.broker.tiers.partition_tier import CopyLag, PartitionTier, TierCount, TierCounts, copy_lag
 from ottla.broker.tiers.remote_segments import RemoteState
 from ottla.broker.tiers.tier_driver import TierDriver
@@ -73,7 +74,7 @@ def tier_metrics(driver: TierDriver, counts: TierCounts, wall_ms: int) -> Iterat
         oldest,
     )
     waits = [Sample({"topic": topic}, any(each.waits for each in found)) for topic, found in seen.items()]
-    yield Family("ottla_tier_waits", GAUGE, "1 if copies fail: /tiers of the admin listener says why", waits)
+    yield Family(TIER_WAITS, GAUGE, WAITS_DOC, waits)
 
 
 def _seen(driver: TierDriver, led: LedLog, tier: PartitionTier, wall_ms: int) -> _Seen:

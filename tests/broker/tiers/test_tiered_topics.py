@@ -70,6 +70,9 @@ def test_a_broker_without_remote_storage_says_once_which_topics_have_some(caplog
         "You have to delete all topics with the property remote.storage.enable=true before disabling"
     )
     assert "in remote storage of a, b cannot be read here" in line
+    (waits,) = metadata.topics.metrics()
+    assert [sample.labels["topic"] for sample in waits.samples if sample.value == 1] == ["a", "b"]
+    assert [state["topic"] for state in metadata.topics.states("b")] == ["b"]
     assert metadata.log_config("a").is_copied  # so that nothing is deleted, and the log starts where it did
 
 
