@@ -62,6 +62,7 @@ INTERVAL, CALL_TIMEOUT = "remote.log.manager.task.interval.ms", "ottla.tier.call
 COPIERS = "remote.log.manager.copier.thread.pool.size"
 #: What is shown where the reason is a mistake of ours.
 FAULT = "an error of this broker, which its log has"
+RETRY_MS = 1_000
 #: For so long a topic must have been gone, as this broker sees the metadata, before its segments are deleted.
 GONE_MS = 60_000
 
@@ -94,8 +95,7 @@ class TierDriver:
         self._calls = StoreCalls(world, "tier copies", configs[COPIERS])
         #: The state of each partition that this broker leads, by topic id and index.
         self._partitions: dict[tuple[bytes, int], PartitionTier] = {}
-        #: Why no partition's segments are copied; empty if that is each partition's own matter.
-        self.waits = ""
+        self._all = PartitionTier("all topics")
         self._copying: set[bytes] = set()
         #: Since when a topic is gone, by its id and the partition (monotonic, ms).
         self._gone_ms: dict[tuple[bytes, int], int] = {}
@@ -111,6 +111,11 @@ class TierDriver:
             self._task.cancel()
             await asyncio.wait([self._task])
         self.topic.close()
+
+    @property
+    def waits(self) -> str:
+        """Return why no partition's segments are copied; empty if that is each partition's own matter."""
+        return self._all.waits
 
     def on_leader(self, partition: Partition) -> None:
         if partition.log is not None and partition.log.config.remote_storage_enable:
@@ -152,20 +157,25 @@ class TierDriver:
     async def _run(self) -> None:
         while True:
             self._due.clear()
-            try:
-                await self._round()
-                self.waits = ""
-            except (KafkaError, StorageFailure) as fault:
-                self.waits = str(fault)
-                log.warning("Tiered storage waits: %s", fault)
-                await pause(self._world.clock, 1_000)
-            except Exception:
-                self.waits = FAULT
-                log.exception("A round of tiered storage has failed")
-                await pause(self._world.clock, 1_000)
+            if not await self._attempt():
+                await pause(self._world.clock, RETRY_MS)
             timer = self._world.clock.call_later(self._configs[INTERVAL], self._due.set)
             await self._due.wait()
             timer.cancel()
+
+    async def _attempt(self) -> bool:
+        """Make a round. Return False if it has failed for all partitions: the topic of the records cannot be made, for example."""
+        try:
+            await self._round()
+        except (KafkaError, StorageFailure) as fault:
+            self._all.failed(str(fault))
+            return False
+        except Exception:
+            self._all.failed(FAULT)
+            log.exception("A round of tiered storage has failed")
+            return False
+        self._all.succeeded()
+        return True
 
     def _replicas_with_tier(self) -> Iterator[tuple[Partition, Log]]:
         for name in sorted(self._tiered.names):

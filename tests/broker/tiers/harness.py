@@ -74,6 +74,8 @@ class TierHarness:
         self.segments: RemoteSegments | None = RemoteSegments()
         self.store = FailingStore()
         self.counts = TierCounts()
+        #: Why the topic of the records cannot be followed.
+        self.fault: Exception | None = None
         self._tasks: list[asyncio.Task[None]] = []
         clock = SimpleNamespace(wall_ms=lambda: NOW_MS + AGE_MS, mono_ms=lambda: AGE_MS)
         world = SimpleNamespace(
@@ -102,7 +104,8 @@ class TierHarness:
         self._tasks.append(asyncio.create_task(work))
 
     async def _follow(self, keys: object) -> None:
-        pass
+        if self.fault is not None:
+            raise self.fault
 
     async def _publish(self, place: TieredPartition, record: RemoteLogRecord) -> None:
         assert isinstance(record, RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.replication.partition_log import LedLog
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.tiers.harness import AGE_MS, TOPIC, TierHarness
 from tests.storage.logs_for_tests import SMALL, append, batch
 
@@ -97,12 +98,21 @@ async def test_what_is_behind_a_transaction_that_has_not_ended_waits_and_says_so
     assert harness.metric("ottla_tier_waits") == 0  # nothing has failed
 
 
-async def test_a_round_that_cannot_begin_is_every_partitions_reason(harness: TierHarness) -> None:
+async def test_a_round_that_cannot_begin_is_every_partitions_reason_and_one_error(
+    harness: TierHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     segments, harness.segments = harness.segments, None
     assert harness.state["waits"] == "the records of __remote_log_metadata are not read to their end yet"
     harness.segments = segments
-    harness.driver.waits = "Unable to replicate the partition 3 time(s)"
-    assert harness.state["waits"] == "Unable to replicate the partition 3 time(s)"
+    harness.fault = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Unable to replicate the partition 3 time(s)")
+    for _ in range(5):
+        assert not await harness.driver._attempt()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR]
+    assert caplog.messages[1].startswith("Segments of all topics are not copied to remote storage")
+    assert "Unable to replicate" in harness.state["waits"] and harness.state["failing"]
+    harness.fault = None
+    assert await harness.driver._attempt()
+    assert harness.driver.waits == ""
 
 
 async def test_where_copies_are_off_nothing_is_behind(tmp_path: Path) -> None:
