@@ -137,6 +137,22 @@ class LeaderEpochs:
         self.assigned = assigned
         self._outdated = True
 
+    @property
+    def written_ahead(self) -> str:
+        """The file of `write_ahead`."""
+        return f"{self.path}.ahead"
+
+    def write_ahead(self, entries: list[tuple[int, int]]) -> None:
+        """Write and sync the epochs that the log is to take over, beside those that it has."""
+        write_lines(self._files, self.written_ahead, (f"{epoch} {start}" for epoch, start in entries))
+
+    def take_over_written(self, entries: list[tuple[int, int]]) -> None:
+        """Take over what `write_ahead` has written, file and entries: it needs no room on the disk."""
+        with self._lock:
+            self._files.rename(self.written_ahead, self.path)
+            self._set(list(entries))
+        self.assigned = self.latest
+
     def store(self) -> None:
         """Store the epochs in the file from now on; the next flush rewrites it.
 

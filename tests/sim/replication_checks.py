@@ -3,7 +3,7 @@
 6, 5    the moment a producer is answered, every member of the ISR that the controller has committed holds the records, and with
         flush.messages=1 on its disk: an awaited flush is rarely cut off by a power loss, and so histories alone do not show it
 32      the last stable offset is a function of the log and the high watermark: neither above the first open transaction, nor
-        below; of markers at or above the high watermark those that a log begins with may count as replicated
+        below, where all of the log is on the disk; of markers at or above the high watermark those that a log begins with may count as replicated
         (see `stable_offsets`)
 """
 
@@ -38,7 +38,7 @@ class ReplicationChecks:
     def _stable_offsets(self, node: SimNode, *, reads: bool) -> None:
         for partition in node.partitions():
             log = partition.log
-            if log is None or partition.offline or log.failure is not None or log.log_start_offset > 0:
+            if log is None or partition.offline or log.failure is not None or log.local_start_offset > 0:
                 continue
             # It is loaded at a start, and when it is truncated: as the follower of another leader, or of the same one.
             life, end = (node.number, node.life, partition.topic_id, partition.index), log.log_end_offset

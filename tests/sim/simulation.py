@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -29,7 +29,16 @@ from tests.sim.group_members import GroupMembers
 from tests.sim.history import History, TopicPartition
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
-from tests.sim.plan import SLOW_DISK_SECONDS, SMALL_SLICE_MS, TWO_DIRECTORIES, choose, format_nodes, settings_of, slices
+from tests.sim.plan import (
+    SLOW_DISK_SECONDS,
+    SMALL_SLICE_MS,
+    TWO_DIRECTORIES,
+    Plan,
+    choose,
+    format_nodes,
+    settings_of,
+    slices,
+)
 from tests.sim.replication_checks import ReplicationChecks
 from tests.sim.scenes import PRODUCER_PAUSE_SECONDS, SCENE_SHARE, Scenes, scene_of, staged
 
@@ -65,6 +74,11 @@ class Result:
 class Simulation:
     """One run of a seed."""
 
+    #: Of the topics that clients write to.
+    topic_configs: Mapping[str, str] = {}
+    #: Whether there may be groups of KIP-848, share and streams groups.
+    has_new_groups = True
+
     def __init__(self, seed: int, seconds: float, *, verbose: bool = False) -> None:
         self.seed, self.seconds = seed, seconds
         self.rng = random.Random(seed)
@@ -75,6 +89,9 @@ class Simulation:
         self.faults: Faults | None = None
         #: Partitions that only an unclean election has given a leader.
         self.elected = 0
+
+    def _choose(self) -> Plan:
+        return staged(choose(self.rng, self.seed), self.seed)
 
     def _time(self) -> float:
         return 0.0 if self._loop is None else self._loop.time()
@@ -112,7 +129,7 @@ class Simulation:
         assert isinstance(loop, SimLoop)
         self._loop = loop
         rng = self.rng
-        self.plan = plan = staged(choose(rng, self.seed), self.seed)
+        self.plan = plan = self._choose()
         self.history.note(f"seed {self.seed}: {plan.describe()}")
         self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), plan.roles, plan.settings)
         for node in cluster.nodes:
@@ -272,7 +289,7 @@ class Simulation:
             self.cluster,
             self.partitions,
             self._client,
-            is_able=self.plan.metadata_version is None and scene_of(self.seed) is None,
+            is_able=self.has_new_groups and self.plan.metadata_version is None and scene_of(self.seed) is None,
             dead_letters=self.plan.dead_letters,
         )
         if self.plan.moves:
@@ -293,7 +310,7 @@ class Simulation:
         scene = scene_of(self.seed)
         for topic, count in TOPICS.items():
             by_chance = self.rng.choice((2048, 20_000, 1 << 20))
-            configs = {"internal.segment.bytes": str((scene and scene.segment_bytes) or by_chance)}
+            configs = {"internal.segment.bytes": str((scene and scene.segment_bytes) or by_chance)} | self.topic_configs
             creating = self.admin.spawn(self.admin.create(topic, count, configs, 3), "creates topics")
             if not await creating:
                 raise Violation("54", f"{topic} is not created")

@@ -46,6 +46,11 @@ SWITCHED = 0.3
 _current: SimThread | None = None
 
 
+def current() -> SimThread | None:
+    """The thread that runs, None for the event loop."""
+    return _current
+
+
 class SimThread:
     """A function on a thread of its own, which runs only while `resume` waits for it."""
 

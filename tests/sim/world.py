@@ -77,9 +77,10 @@ class SimWorkers:
         seconds_max: Callable[[], float],
         threads: Threads,
         hangs: Callable[[str], HangingDisk | None] = lambda directory: None,
+        apart: Callable[[str], SimWorkers | None] = lambda name: None,
     ) -> None:
         self._rng, self._seconds_max, self._hangs = rng, seconds_max, hangs
-        self._threads = threads
+        self._threads, self._apart = threads, apart
         self._disks = DiskQueues(lambda directory: partial(self._run_in, directory))
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
@@ -108,7 +109,7 @@ class SimWorkers:
         return SimProcess(self)
 
     def apart(self, name: str) -> SimWorkers:
-        return self
+        return self._apart(name) or self
 
 
 class SimProcess:
@@ -141,6 +142,8 @@ class SimHost:
         self.disk_seconds_max = DISK_SECONDS_MAX
         #: The log directories whose disks hang.
         self.hanging: dict[str, HangingDisk] = {}
+        #: Workers of its own for what is apart by this name, if there are some.
+        self.apart: Callable[[str], SimWorkers | None] = lambda name: None
         #: How long a turn of its processes' loop takes: other things happen between two slices of some work.
         self.turn_ms = 0.0
 
@@ -168,7 +171,7 @@ class SimHost:
         self.tasks = Tasks(loop)
         rng = random.Random(self.rng.getrandbits(64))
         self.disk.threads = Threads(random.Random(rng.getrandbits(64)))
-        workers = SimWorkers(rng, lambda: self.disk_seconds_max, self.disk.threads, self.hanging.get)
+        workers = SimWorkers(rng, lambda: self.disk_seconds_max, self.disk.threads, self.hanging.get, self.apart)
         return World(self.clock, rng, self.disk, self.hub.host(self.name), workers, self.tasks.spawn)
 
     def pause(self) -> None:

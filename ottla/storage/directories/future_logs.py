@@ -39,8 +39,9 @@ from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.partition_dir import FUTURE
 from ottla.storage.log.retention import advance_log_start_offset, apply_retention
-from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log.truncate import Restored, restore_and_start_at, truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.producers.producer_states import ProducerStates
 
 logger = logging.getLogger(__name__)
 
@@ -232,7 +233,14 @@ def follow_start(current: Log, future: Log, now_ms: int) -> None:
 
 
 def _start_over(current: Log, future: Log) -> None:
-    truncate_fully_and_start_at(future, current.local_start_offset, current.log_start_offset)
+    """Empty the future log. It takes over what the current one knows of records that only remote storage has."""
+    start = current.local_start_offset
+    is_remote, producers = current.log_start_offset < start, ProducerStates()
+    if is_remote and start in current.snapshots.offsets and current.snapshots.load(producers, start - 1, start) == start:
+        epochs = [each for each in current.epochs.entries if each[1] < start]
+        restore_and_start_at(future, Restored(start, epochs, list(producers)), current.log_start_offset)
+    else:
+        truncate_fully_and_start_at(future, start, current.log_start_offset)
 
 
 def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, disk_job_done: bool = False) -> int | DiskJob:

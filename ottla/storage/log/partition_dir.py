@@ -182,9 +182,16 @@ class RetentionJob:
     """The files of segments that retention has taken out of a log (retention.py)."""
 
     def __init__(
-        self, place: PartitionDir, gone: list[Segment], snapshots: list[str], fail: Callable[[StorageFailure], None]
+        self,
+        place: PartitionDir,
+        gone: list[Segment],
+        snapshots: list[str],
+        fail: Callable[[StorageFailure], None],
+        synced_first: list[str],
     ) -> None:
+        """Take `synced_first`, snapshots of which one is the only source of producer states wherever a crash ends the job, with remote storage."""
         self._place, self._fail = place, fail
+        self._synced_first, self._syncs_names = synced_first, bool(synced_first)
         place.retiring = self
         self.segments = len(gone)
         # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
@@ -204,15 +211,24 @@ class RetentionJob:
             while self._mapped:
                 self._mapped.pop().unmap()
             try:
+                while self._synced_first:
+                    self._place.files.sync_file(self._synced_first[-1])
+                    self._synced_first.pop()
+                self._sync_names()
                 while self._names:
                     if (renamed := self._place.rename_deleted(self._names[-1])) is not None:
                         self._renamed.append(renamed)
                     self._names.pop()
+                self._sync_names()
                 while self._snapshots:
                     self._place.files.remove(self._snapshots[-1])
                     self._snapshots.pop()
             except StorageFailure as failure:
                 self._failure = failure
+
+    def _sync_names(self) -> None:
+        if self._syncs_names:
+            self._place.files.sync_dir(self._place.path)
 
     def end(self) -> None:
         """Count what was renamed.

@@ -9,7 +9,7 @@ watermark (invariant 12). Kafka's rules:
 
 With remote storage (KIP-405) time and size are local.retention.ms and local.retention.bytes, and a segment stays until remote storage has it
 (`Log.remote_end`) and the log is flushed up to its end: the file of leader epochs then has what could not be read from batches
-again. The local start offset moves and the log start offset stays.
+again. So has the producer snapshot at the new local start offset, which is synced first. The log start offset stays.
 
 Retention and compaction leave what the topic's table does not have yet (`ottla.table.retention.hold`). A leader knows from the process beside
 it how far the table is (`Log.table_offset`). A follower does not, and leaves everything above its log start offset, which follows the
@@ -81,7 +81,13 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
                 if count == 1:
                     raise
                 count -= 1  # the earlier segments make room
+        while count and log.config.is_copied and log.segments[count].base_offset not in log.snapshots.offsets:
+            count -= 1  # a full disk has cost the snapshot, or the next flush writes it
+        if not count:
+            return None
         gone = list(log.segments)[:count]
+        starts = [each.base_offset for each in list(log.segments)[1 : count + 1]] if log.config.is_copied else []
+        synced_first = log.snapshots.paths_at(starts)
         log.segments.remove(gone)
         if log.config.is_copied:
             log.local_start_at(log.segments[0].base_offset)
@@ -103,7 +109,7 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
         )
     _report_gap(log, start)
     log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
-    return RetentionJob(log.partition_dir, gone, snapshots, log.fail)
+    return RetentionJob(log.partition_dir, gone, snapshots, log.fail, synced_first)
 
 
 def _report_gap(log: Log, start: int) -> None:

@@ -9,8 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.storage.epochs import NO_EPOCH
-from ottla.storage.errors import StorageFailure
+from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log import replay, retention
 from ottla.storage.log.durability import NO_GAP
 from ottla.storage.log.log import Log
@@ -128,19 +127,17 @@ def restore_and_start_at(log: Log, restored: Restored, log_start_offset: int) ->
             log.room.create_files()
         _begin_truncation(log, offset, log_start_offset)
         log.files.create(marker)
-        log.files.sync_dir(log.directory)
+        _write_ahead(log, restored, marker)
     except StorageFailure as failure:
         log.durability.end_truncation()
-        log.fail(failure)
+        log.fail(failure)  # if the disk is only full, nothing has changed
         raise
     try:
         _empty(log, offset, log_start_offset)
-        log.epochs.replace(restored.epochs, restored.epochs[-1][0] if restored.epochs else NO_EPOCH)
+        log.epochs.take_over_written(restored.epochs)
         log.epochs.truncate_from_start(log_start_offset)
-        log.epochs.flush()
         log.producers.load(restored.producers)
-        log.snapshots.take(offset, log.segments.bases, offset, at_once=True)
-        log.snapshots.sync(offset)
+        log.snapshots.open([offset])
         log.files.sync_dir(log.directory)
         log.files.remove(marker)
         log.files.sync_dir(
@@ -152,6 +149,18 @@ def restore_and_start_at(log: Log, restored: Restored, log_start_offset: int) ->
     log.durability.restored_at(offset)
     log.durability.end_truncation()
     log.room.on_new_active()
+
+
+def _write_ahead(log: Log, restored: Restored, marker: str) -> None:
+    """Write what needs room before anything of the log goes, and sync it."""
+    try:
+        log.epochs.write_ahead(restored.epochs)
+        log.snapshots.write_ahead(restored.offset, restored.producers)
+        log.files.sync_dir(log.directory)
+    except DiskFull:
+        for path in (log.epochs.written_ahead, log.snapshots.path(restored.offset), marker):
+            log.files.remove(path)
+        raise
 
 
 def _batch_start(log: Log, offset: int) -> int:

@@ -94,7 +94,7 @@ class ProducerSnapshots:
             self.frozen[offset] = producers.freeze()
         else:
             with self._files_lock:
-                self._files.write_atomic(self._path(offset), encode(producers), sync=False)
+                self._files.write_atomic(self.path(offset), encode(producers), sync=False)
             self._unsynced = offset
             self.offsets.append(offset)
             self.frozen.pop(offset, None)
@@ -102,11 +102,16 @@ class ProducerSnapshots:
             if old != newest_flushed:
                 self._remove(old)
 
+    def write_ahead(self, offset: int, states: list[ProducerState]) -> None:
+        """Write and sync a snapshot that is not the log's yet: `open` takes it over."""
+        with self._files_lock:
+            self._files.write_atomic(self.path(offset), encode(states))
+
     def sync(self, end_offset: int) -> bool:
         """Sync the snapshot at the log end offset; return True if the directory must be synced as well."""
         if self._unsynced != end_offset:
             return False
-        self._files.sync_file(self._path(end_offset))
+        self._files.sync_file(self.path(end_offset))
         self._unsynced = -1
         return True
 
@@ -121,7 +126,7 @@ class ProducerSnapshots:
     def write_frozen(self, frozen: Frozen, written: list[int], is_current: Callable[[], bool]) -> None:
         """Write the states of a flush as snapshots, on any thread, and add their offsets to `written`."""
         for offset, states in frozen.items():
-            path, data = self._path(offset), encode(states)
+            path, data = self.path(offset), encode(states)
             with self._files_lock:
                 if not is_current():
                     return  # truncated, or deleted: its directory may belong to a new log of the same name
@@ -148,7 +153,7 @@ class ProducerSnapshots:
         for offset in [each for each in self._left_behind if not any(each in frozen for frozen, _ in self._writing)]:
             self._left_behind.discard(offset)
             if offset not in self.offsets and not is_closed:
-                self._files.remove(self._path(offset))
+                self._files.remove(self.path(offset))
 
     # Loading
 
@@ -157,7 +162,7 @@ class ProducerSnapshots:
         offset = max((old for old in self.offsets if start < old <= offset_max), default=-1)
         if len(self._producers) <= PRODUCERS_AT_ONCE or offset < 0:
             return None
-        path = self._path(offset)
+        path = self.path(offset)
 
         def read() -> Decoded | None:
             """Return the producer states in the file, or None if it is damaged; `load` then reports the damage."""
@@ -179,7 +184,7 @@ class ProducerSnapshots:
             if decoded is not None and decoded.offset == offset:
                 producers.load(decoded.states)
                 return offset
-            path = self._path(offset)
+            path = self.path(offset)
             try:
                 producers.load(decode(path, self._files.read(path) or b""))
             except CorruptFile:
@@ -203,13 +208,18 @@ class ProducerSnapshots:
             left.update(filter(is_gone, frozen))
         gone = list(filter(is_gone, self.offsets))
         self.offsets = [offset for offset in self.offsets if not is_gone(offset)]
-        return [self._path(offset) for offset in gone]
+        return [self.path(offset) for offset in gone]
+
+    def paths_at(self, offsets: Iterable[int]) -> list[str]:
+        """Return the files of those snapshots that are there."""
+        return [self.path(offset) for offset in offsets if offset in self.offsets]
 
     def _remove(self, offset: int) -> None:
-        self._files.remove(self._path(offset))
+        self._files.remove(self.path(offset))
         self.offsets.remove(offset)
 
-    def _path(self, offset: int) -> str:
+    def path(self, offset: int) -> str:
+        """Return the file of a snapshot."""
         return f"{self._directory}/{offset:020d}{SUFFIX}"
 
 
