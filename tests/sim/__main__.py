@@ -3,6 +3,7 @@
 --seeds A-B    those (0-999 without)            --seed N     one, with its trace
 --mirror A-B   histories of `ottla mirror` alone, in place of clusters
 --registry A-B histories of the instances of `ottla registry` alone
+--tiers A-B    clusters whose old segments lie in a store
 --sink A-B     histories of Spark's exactly-once sink alone, where pyspark and pyarrow are installed
 --seconds S    virtual seconds of a run (60)    --jobs J     processes (2)
 --mutant NAME  with a known mistake put in; ends at the first seed in which an invariant that it breaks notices. --mutants
@@ -23,7 +24,7 @@ from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
 
-from tests.sim import mirror_history, registry_history
+from tests.sim import mirror_history, registry_history, tier_history
 from tests.sim.mirror_model import MirrorBroken
 from tests.sim.mutants import MUTANTS, applied
 from tests.sim.registry_truth import RegistryBroken
@@ -37,6 +38,7 @@ PROGRESS_SECONDS = 10.0
 HISTORIES: dict[str, tuple[Callable[[int], object], type[AssertionError]]] = {
     "mirror": (mirror_history.play, MirrorBroken),
     "registry": (registry_history.play, RegistryBroken),
+    "tiers": (tier_history.play, tier_history.TiersBroken),
 }
 if find_spec("pyspark") is not None and find_spec("pyarrow") is not None:
     from tests.sim import sink_history

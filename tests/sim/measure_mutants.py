@@ -26,7 +26,15 @@ from tests.broker.share import test_mutants as share_partition
 from tests.broker.transactions import test_history as transactions
 from tests.controller.decisions import test_committed_survives as walks
 from tests.controller.raft import test_simulation as raft
-from tests.sim import log_threads, test_cleaner_mutants, test_log_moves, test_mirror, test_mutants, test_tables
+from tests.sim import (
+    log_threads,
+    test_cleaner_mutants,
+    test_log_moves,
+    test_mirror,
+    test_mutants,
+    test_tables,
+    test_tiers,
+)
 from tests.sim.mutants import (
     CONSUMER_GROUPS,
     CONTROLLER,
@@ -81,6 +89,7 @@ FAMILIES = {
     "raft": Family(raft.MUTANTS, raft.is_noticed),
     "mirror": Family(test_mirror.MUTANTS, test_mirror.is_noticed),
     "tables": Family(test_tables.MUTANTS, test_tables.is_noticed),
+    "tiers": Family(test_tiers.MUTANTS, test_tiers.is_noticed),
     "walks": Family(walks.MUTANTS, walks.is_noticed),
     "replication": Family(REPLICATION, by_cluster),
     "log directories": Family(LOG_DIRECTORIES, by_cluster),

@@ -8,6 +8,7 @@ moves replicas: most of those begin behind what the store has, and some of them 
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,8 @@ from tests.sim.simulation import Simulation
 from tests.sim.tier_store import ClusterStore, StoreWorkers
 from tests.sim.world import SimHost, SimWorkers
 
+#: Of virtual time.
+SECONDS = 60.0
 #: Seeds that have no scene (`scene_of`).
 SEED_STEP = 40
 TIERS = {
@@ -91,3 +94,20 @@ class TierSimulation(Simulation):
                     store.hangs = True
             self.history.note(f"STORE slow {store.is_slow} failing {store.failing} hangs {store.hangs}")
             await asyncio.sleep(chance.uniform(*STORE_SECONDS))
+
+
+class TiersBroken(AssertionError):
+    """Something promised does not hold; the text names the invariant."""
+
+
+def play(seed: int) -> TierSimulation:
+    simulation = TierSimulation(seed, SECONDS)
+    gc.collect()
+    gc.disable()  # as for other clusters (`__main__`)
+    try:
+        result = simulation.run()
+    finally:
+        gc.enable()
+    if result.violation is not None:
+        raise TiersBroken("\n".join([*result.trace[-20:], result.violation]))
+    return simulation

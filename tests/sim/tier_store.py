@@ -144,8 +144,10 @@ class StoreWorkers(SimWorkers):
             self._threads.end(thread)
 
     async def _end_of(self, thread: SimThread) -> None:
-        while not thread.resume():
+        is_over = thread.resume()
+        while not is_over:
             await asyncio.sleep(self._store.call_seconds())
+            is_over = thread.resume()
 
     async def _left_behind(self, thread: SimThread) -> None:
         try:

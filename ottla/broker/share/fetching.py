@@ -27,6 +27,13 @@ def failed(index: int, error: KafkaError) -> PartitionData:
     return PartitionData(partition_index=index, error_code=error.code)
 
 
+def for_member(error: KafkaError | StorageFailure) -> KafkaError:
+    """Return the error of a read that members know. What is in remote storage alone is not read here (docs/TIERS.md); they ask again."""
+    if isinstance(error, StorageFailure) or error.code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    return error
+
+
 @entity
 class ShareFetching:
     """A delayed ShareFetch, completed by new records, released records, or its timer."""
@@ -103,11 +110,8 @@ class ShareFetching:
                 break
             try:
                 fetched = led.read(part, limits.max_records)
-            except KafkaError as error:
-                results[at] = failed(at.partition, error)
-                continue
-            except StorageFailure:
-                results[at] = failed(at.partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+            except (KafkaError, StorageFailure) as error:
+                results[at] = failed(at.partition, for_member(error))
                 continue
             if fetched is not None:
                 read[at] = fetched

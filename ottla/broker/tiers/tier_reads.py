@@ -165,7 +165,8 @@ class TierReads:
         segments = self._driver.segments_of(partition)
         if segments is None:
             raise TierFailure("the metadata of remote segments is not loaded yet")
-        found = segments.following(offset, lineage_of(own))
+        # A segment ends where the next one begins, so that there are no gaps: what has no segment is missing, and not stepped over.
+        found = segments.find(offset, lineage_of(own))
         if found is None or found.segment.start >= own.local_start_offset:
             raise TierFailure("no remote segment has it")
         return found

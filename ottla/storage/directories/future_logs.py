@@ -236,7 +236,11 @@ def _start_over(current: Log, future: Log) -> None:
     """Empty the future log. It takes over what the current one knows of records that only remote storage has."""
     start = current.local_start_offset
     is_remote, producers = current.log_start_offset < start, ProducerStates()
-    if is_remote and start in current.snapshots.offsets and current.snapshots.load(producers, start - 1, start) == start:
+    if (
+        is_remote
+        and start in current.snapshots.offsets
+        and current.snapshots.load(producers, start - 1, start) == start
+    ):
         epochs = [each for each in current.epochs.entries if each[1] < start]
         restore_and_start_at(future, Restored(start, epochs, list(producers)), current.log_start_offset)
     else:

@@ -25,6 +25,7 @@ from ottla.protocol.internal_topics.remote_log_records import (
     encode_remote_log_record,
     metadata_partition,
 )
+from tests import histories
 
 ALL = Lineage([(0, 0)], 100)
 PLACE = TieredPartition("events", bytes(range(16)), 3)
@@ -103,38 +104,47 @@ def test_a_gap_ends_what_is_covered_and_is_stepped_over_by_a_reader() -> None:
     assert following.segment.start == 12
 
 
-def test_random_histories_of_leaders_are_read_as_they_were_written() -> None:
+class OtherRecords(AssertionError):
+    """A reader would be given records of another history."""
+
+
+def play(seed: int) -> None:
     """A model: each offset of a log has the epoch that it was written in. Leaders copy, lose the end of the log, and copy again."""
-    rng = random.Random(405)
-    for _ in range(150):
-        log: list[int] = []
-        written: dict[bytes, tuple[int, list[int]]] = {}
-        segments, copied_to = RemoteSegments(), 0
-        for epoch in range(rng.randint(1, 6)):
-            if log and rng.random() < 0.5:
-                del log[rng.randint(0, len(log)) :]
-            copied_to = min(copied_to, len(log)) if rng.random() < 0.7 else 0
-            log += [epoch] * rng.randint(0, 12)
-            lineage = [(log[0], 0)] if log else []
-            lineage += [(second, at + 1) for at, (first, second) in enumerate(pairwise(log)) if first != second]
-            while copied_to < len(log) and rng.random() < 0.8:
-                end = rng.randint(copied_to, len(log) - 1)
-                name = rng.randbytes(16)
-                epochs = tuple(epochs_between(lineage, copied_to, end + 1))
-                put(segments, RemoteSegment(name, copied_to, end, 1, 1, epochs, 1, 1))
-                written[name] = copied_to, log[copied_to : end + 1]
-                copied_to = end + 1
-        for offset, epoch in enumerate(log):
-            found = segments.find(offset, Lineage(lineage, len(log)))
-            readable = [
-                start
-                for start, epochs in written.values()
-                if start <= offset < start + len(epochs) and epochs[offset - start] == epoch
-            ]
-            assert (found is not None) == bool(readable)
-            if found is not None:
-                start, epochs = written[found.segment.id]
-                assert epochs[offset - start : found.agreed_to - start] == log[offset : found.agreed_to]
+    rng = random.Random(seed)
+    log: list[int] = []
+    written: dict[bytes, tuple[int, list[int]]] = {}
+    segments, copied_to = RemoteSegments(), 0
+    lineage: list[tuple[int, int]] = []
+    for epoch in range(rng.randint(1, 6)):
+        if log and rng.random() < 0.5:
+            del log[rng.randint(0, len(log)) :]
+        copied_to = min(copied_to, len(log)) if rng.random() < 0.7 else 0
+        log += [epoch] * rng.randint(0, 12)
+        lineage = [(log[0], 0)] if log else []
+        lineage += [(second, at + 1) for at, (first, second) in enumerate(pairwise(log)) if first != second]
+        while copied_to < len(log) and rng.random() < 0.8:
+            end = rng.randint(copied_to, len(log) - 1)
+            name = rng.randbytes(16)
+            epochs = tuple(epochs_between(lineage, copied_to, end + 1))
+            put(segments, RemoteSegment(name, copied_to, end, 1, 1, epochs, 1, 1))
+            written[name] = copied_to, log[copied_to : end + 1]
+            copied_to = end + 1
+    for offset, epoch in enumerate(log):
+        found = segments.find(offset, Lineage(lineage, len(log)))
+        readable = [
+            start
+            for start, epochs in written.values()
+            if start <= offset < start + len(epochs) and epochs[offset - start] == epoch
+        ]
+        if found is not None:
+            start, epochs = written[found.segment.id]
+            if epochs[offset - start : found.agreed_to - start] != log[offset : found.agreed_to]:
+                raise OtherRecords(f"at {offset}: {epochs} of {start}, the log is {log}")
+        assert (found is not None) == bool(readable)
+
+
+def test_random_histories_of_leaders_are_read_as_they_were_written() -> None:
+    histories.play(play, range(150))
 
 
 def test_records_are_written_as_kafka_writes_them() -> None:
