@@ -33,7 +33,7 @@ def test_each_offset_is_read_as_it_was_acknowledged() -> None:
 
 
 def a_copy_is_finished_before_its_objects_are_written(patch: pytest.MonkeyPatch) -> None:
-    """Local retention trusts the record: where the store then fails, nobody has the records any more."""
+    """Local retention trusts the record: where the store then fails, the records are nowhere any more."""
 
     async def copy(self: TierDriver, led: LedLog, candidate: _Candidate) -> None:
         place, remote = place_of_partition(led.partition), candidate.remote
@@ -47,7 +47,7 @@ def a_copy_is_finished_before_its_objects_are_written(patch: pytest.MonkeyPatch)
 
 
 def a_follower_deletes_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
-    """What the store does not have is gone when it leads."""
+    """Records that the store does not have are gone when it leads."""
     take_round = TierDriver._round
 
     async def ahead(self: TierDriver) -> None:

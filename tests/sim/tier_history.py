@@ -97,7 +97,7 @@ class TierSimulation(Simulation):
 
 
 class TiersBroken(AssertionError):
-    """Something promised does not hold; the text names the invariant."""
+    """An invariant does not hold; the text names it."""
 
 
 def play(seed: int) -> TierSimulation:

@@ -1,4 +1,4 @@
-"""Which segment a read of remote storage takes, and that what is missing there is an error and never stepped over."""
+"""Reads of remote storage: the segment that one takes, and that a missing segment is an error and never stepped over."""
 
 from __future__ import annotations
 
