@@ -121,7 +121,7 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin, may_w
     expected = log.log_end_offset
     if log.local_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
-    headers, total, max_timestamp, has_producers = _read_headers(
+    headers, total, last, max_timestamp, has_producers = _read_headers(
         view, origin, expected, log.epochs.epoch_of(expected - 1)
     )
     if not headers:
@@ -129,16 +129,17 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin, may_w
     if expected < log.log_end_offset:
         truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
         may_wait = True  # the log has changed
-    first, last = headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    first = headers[0][BASE_OFFSET]
     if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
         # Kafka rejects such a record set; appending its batches one by one has the same result without an error.
         start = 0
         for header in headers:
             end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
-            _write(log, view[start:end], [header], header[MAX_TIMESTAMP], now_ms, has_producers, may_wait)
+            of_batch = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
+            _write(log, view[start:end], [header], of_batch, header[MAX_TIMESTAMP], now_ms, has_producers, may_wait)
             start, may_wait = end, True
     else:
-        _write(log, view[:total], headers, max_timestamp, now_ms, has_producers, may_wait)
+        _write(log, view[:total], headers, last, max_timestamp, now_ms, has_producers, may_wait)
     return tuple.__new__(Appended, (first, last, NO_TIMESTAMP, log.log_start_offset, False))
 
 
@@ -155,8 +156,10 @@ def _offset_around(start: int, view: memoryview) -> int:
     return base if 0 <= base < start <= base + header[LAST_OFFSET_DELTA] else start
 
 
-def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> tuple[list[Header], int, int, bool]:
-    """Return the headers of the complete batches in `view`, and of them all: their bytes, largest timestamp, whether one has a producer.
+def _read_headers(
+    view: memoryview, origin: Origin, expected: int, epoch: int
+) -> tuple[list[Header], int, int, int, bool]:
+    """Return the headers of the complete batches in `view`, and of all: bytes, last offset, largest timestamp, whether one has a producer.
 
     A partial batch at the end is left out. They follow offset `expected` - 1, whose batch has leader epoch `epoch`. Epochs in a log never
     decrease: recovery would end the log there.
@@ -186,24 +189,24 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
             largest = max_timestamp
         headers.append(header)
         position = following
-    return headers, position, largest, has_producers
+    return headers, position, expected - 1, largest, has_producers
 
 
 def _write(
     log: Log,
     view: memoryview,
     headers: list[Header],
+    last: int,
     max_timestamp: int,
     now_ms: int,
     has_producers: bool,
     may_wait: bool,
 ) -> None:
-    size, first, last = len(view), headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
-    segment, room = log.segments.active, log.room
+    size, segment, room = len(view), log.segments.active, log.room
     if not room.has_room(size, last, max_timestamp, now_ms):
         if not may_wait and room.disk_job(size, last, max_timestamp, now_ms) is not None:
             raise TooLong
-        segment = room.make_room(size, first, last, max_timestamp, now_ms, log.log_end_offset)
+        segment = room.make_room(size, headers[0][BASE_OFFSET], last, max_timestamp, now_ms, log.log_end_offset)
     if has_producers and (aborts := _aborts(view, headers)):
         _make_room_for_aborts(log, segment, aborts)
     latest = log.epochs.latest
