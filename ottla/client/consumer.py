@@ -171,7 +171,7 @@ class BatchConsumer:
         return At(self._ids.setdefault(place, self._leaders.topic_id(place[0])), self.positions[place])
 
     def _reads(self, place: TopicPartition, at: At | None) -> bool:
-        """Return whether the partition is still read there."""
+        """Return whether the partition is still read, at this offset of the same topic."""
         return at is not None and self.positions.get(place) == at.offset and self._ids.get(place) == at.topic_id
 
     async def _ask(self, node: int, request: FetchRequest) -> FetchResponse | ClusterError:

@@ -1,4 +1,4 @@
-"""Protobuf in a registry's wire format to a typed column: behind the id the place of the message in its file, then its bytes.
+"""Converts Protobuf in a registry's wire format into a typed column: behind the id stand the place of the message in its file, and its bytes.
 
 All values are read by the reader's message, whose unknown fields are passed over, as Protobuf means it. The writer's schema says which
 message a value is.

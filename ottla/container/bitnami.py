@@ -13,7 +13,7 @@ from ottla.container.settings import ContainerError, Environment, ReadFile, Reso
 BITNAMI = "bitnami/kafka"
 PREFIX = "KAFKA_CFG_"
 
-#: Old names without CFG whose property has the same name.
+#: Old variables without CFG: KAFKA_NODE_ID is the property node.id, as KAFKA_CFG_NODE_ID is.
 SAME_NAME_ALIASES = (
     "ADVERTISED_LISTENERS", "BROKER_ID", "NODE_ID", "CONTROLLER_QUORUM_VOTERS", "PROCESS_ROLES", "DEFAULT_REPLICATION_FACTOR",
     "DELETE_TOPIC_ENABLE", "INTER_BROKER_LISTENER_NAME", "LISTENERS", "LISTENER_SECURITY_PROTOCOL_MAP", "LOG_DIRS",

@@ -54,7 +54,7 @@ class Surroundings(Protocol):
     def target_of(self, place: TopicPartition) -> TopicPartition: ...
 
     def restart_at(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Have these partitions read from these positions."""
+        """Let the reader begin again in these partitions, at these positions."""
 
     async def begins_of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]

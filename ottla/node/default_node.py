@@ -9,7 +9,7 @@ import os
 import stat
 
 PROGRAM = "ottla start"
-#: The first user who needs it makes it.
+#: The first user of the machine who needs this directory makes it.
 SHARED = "/tmp/ottla-logs"
 
 

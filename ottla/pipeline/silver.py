@@ -1,4 +1,4 @@
-"""Silver: events decoded, validated and without doubles, to Parquet; rows that fail to the dead-letter topic.
+"""Silver: events go to Parquet, decoded, validated and without doubles; rows that are no such events go to the dead-letter topic.
 
 Two queries over the same bronze rows, so that each has one sink and one checkpoint: the file sink is exactly once; the
 Kafka sink is at least once, and a duplicate dead letter has the same source position in its headers.

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 #: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
 QUEUED_MAX = 10_000
-#: What a line has of a longer message without a traceback: clients choose names, and the queue is bounded in lines.
+#: Longer messages without a traceback are cut to this length: clients choose the names in them, and the queue is bounded in lines.
 LINE_LENGTH_MAX = 8_192
 #: Lines of one write; a slow stream gets no larger pieces.
 WRITTEN_AT_ONCE = 250

@@ -14,7 +14,7 @@ from obstore.store import from_url
 
 from ottla.tables.store import StoredObject, StoreFailure, StoreRefused
 
-#: One request, and one call with all that the library tries again within it.
+#: The time limits of one request, and of one call with all requests that the library repeats for it.
 REQUEST_S, CALL_S, RETRIES_MAX = 20, 60, 3
 
 #: The exception by which obstore refuses the name of an option. It is no Exception, and would end the process.

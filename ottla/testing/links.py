@@ -108,7 +108,7 @@ class Links:
     """All connections between the given nodes. A thread of its own moves their bytes."""
 
     def __init__(self, nodes: Iterable[LocalNode], client_ports: Mapping[int, int] | None = None) -> None:
-        """Take where clients connect to each node; without, free ports are taken."""
+        """Take the port at which clients connect to each node; a node that has none gets a free one."""
         self._client_ports = client_ports or {}
         self._nodes = {node.id: node for node in nodes}
         self._loop = asyncio.new_event_loop()

@@ -21,7 +21,7 @@ from ottla.traffic.masking import Masking
 SPOOL_BYTES_MAX = 64 * 1024 * 1024
 #: From this size on bytes are written at once; fewer wait for more, so that a busy connection costs no call for each frame.
 WRITE_BYTES = 256 * 1024
-#: And no longer than this: who stops a recording, or follows it, has all that is older.
+#: They wait no longer than this: a user who stops a recording, or follows it, has all that is older.
 WRITE_MS = 100
 
 

@@ -81,7 +81,7 @@ def client_error(error: KafkaError) -> KafkaError:
 def unreadable(what: str) -> KafkaError:
     """Return the error of a group or transactional id whose newest record cannot be read.
 
-    Clients show it and stop. With one that makes them look for the coordinator again they would do so for ever, and say nothing.
+    Clients show it and stop. An error that sends them to look for the coordinator again would let them look for ever, and say nothing.
     """
     why = f"A record of {what} cannot be read. The log of its coordinator names the record."
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)

@@ -215,7 +215,11 @@ class ShareLeaders:
 def valid(
     batches: Iterable[AcknowledgementBatch], highest: AcknowledgeType, *, is_renew: bool
 ) -> list[Acknowledgement]:
-    """Raise KafkaError INVALID_REQUEST."""
+    """Return the acknowledgements of batches in order of their offsets.
+
+    Raises:
+        KafkaError INVALID_REQUEST: batches overlap, or have types above `highest`, or renewals that are not allowed.
+    """
     last = -1
     acknowledgements = []
     for batch in batches:

@@ -80,7 +80,8 @@ class TableMaintenance:
         self._failed = 0
 
     def took(self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, took_ms: int) -> None:
-        """Take over the report of a slice, and set when the next one is due. A reason to fail is one line, until another one follows."""
+        """Take over the report of a slice, and set when the next one is due. A kind of failure is logged once, until
+        another kind follows."""
         self.merged += report.merged
         self.deleted += report.deleted
         if report.waits:

@@ -110,7 +110,7 @@ class _Live:
         self._fault: str | None = None
 
     async def run(self) -> None:
-        """Look and obey keys, until the one that quits."""
+        """Sample the cluster and obey keys, until the key that quits."""
         async with asyncio.TaskGroup() as tasks:
             looking = tasks.create_task(self._look_on())
             self._draw()

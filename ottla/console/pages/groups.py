@@ -148,7 +148,7 @@ async def group_page(request: Request) -> Response:
 
 
 async def reset(request: Request) -> Response:
-    """GET is the preview: what each partition would go on at. POST sets exactly what the preview has shown."""
+    """GET is the preview: the offset at which each partition would go on. POST sets exactly what the preview has shown."""
     site: Site = request.app.state.site
     name = request.query_params.get("id", "")
     if request.method == "POST":

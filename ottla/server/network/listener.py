@@ -184,7 +184,7 @@ class Listener:
         return stream
 
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
-        """The TLS handshake is complete: who is it?"""
+        """Take the principal from the certificate, once the TLS handshake is complete."""
         assert self._tls is not None
         if stream.asked_name is not None:
             # Where no address is advertised, clients are answered with this one: certificates are for names.

@@ -194,7 +194,7 @@ class RetentionJob:
         self._synced_first, self._syncs_names = synced_first, bool(synced_first)
         place.retiring = self
         self.segments = len(gone)
-        # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
+        # Items are taken from the ends of these lists: the oldest segment is renamed first, and its `.log` file before its indexes.
         self._mapped = gone[::-1]
         self._names = [name for segment in gone for name in segment.file.names()][::-1]
         self._snapshots = snapshots
