@@ -64,7 +64,7 @@ class TopScreen:
     view: str = ALL
     is_paused: bool = False
     is_help: bool = False
-    #: The first row of a table alone.
+    #: The first row that is shown of a table that has the screen alone.
     first: int = 0
     sorts: dict[str, Sort] = field(
         default_factory=lambda: {

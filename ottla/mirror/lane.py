@@ -174,7 +174,7 @@ class Lane:
 
     @property
     def waits_for_source(self) -> bool:
-        """Return whether a partition has no leader in the source, or is there no more."""
+        """Return whether a partition has no leader in the source, or was deleted there."""
         return bool(self._later_ms)
 
     # -- Its task ----------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Identity:
     port: int
     eligible: bool = True
     leads: bool = False
-    #: What an instance that has the members' secret says of itself: without the secret it cannot be made.
+    #: The proof of the other fields, which only an instance with the members' secret can make.
     proof: str = ""
 
     @property

@@ -272,7 +272,7 @@ class SchemaLog:
 
     @property
     def is_writable(self) -> bool:
-        """Return whether this instance has taken the lead in the topic that the state is of."""
+        """Return whether this instance may write: it has become the leader while the topic was the one of the state."""
         return self._producer is not None and self._producer.topic_id == self.place.topic_id
 
     def resign(self) -> None:

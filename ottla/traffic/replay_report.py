@@ -8,7 +8,7 @@ from enum import Enum
 
 from ottla.traffic.comparing import FieldDifference
 
-#: Times that are kept for the percentiles, of the first responses of a run.
+#: The number of times that are kept for the percentiles: those of the first responses of a run.
 TIMES_MAX = 1_000_000
 
 

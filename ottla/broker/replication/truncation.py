@@ -89,7 +89,7 @@ async def truncate_after(world: World, job: Callable[[], Decoded | None], basis:
 
 
 async def go_to_leaders_range(world: World, link: LeaderLink, timeout_ms: int, basis: Basis) -> None:
-    """The log ends outside of the leader's: before its start (it has deleted), or after its end (unclean election)."""
+    """Bring a log into the leader's range: it ends before the leader's start (which was deleted), or after its end (unclean election)."""
     partition, own_log, channel = basis.partition, basis.log, link.require()
     end = await leader_offset(channel, timeout_ms, basis, LATEST)
     start = await leader_offset(channel, timeout_ms, basis, EARLIEST)

@@ -19,7 +19,7 @@ from ottla.protocol.slotted import frozen
 from ottla.server.clock import Clock
 from ottla.server.network.context import Reply
 
-#: The group has no start offset yet: the leader takes that of share.auto.offset.reset. In an update: as it was.
+#: The group has no start offset yet: the leader takes that of share.auto.offset.reset. In an update the value stays as it was.
 UNINITIALIZED_START_OFFSET = -1
 #: The number of finished deliveries in an update that does not know it (KIP-1226).
 UNKNOWN_COUNT = -1
