@@ -196,6 +196,7 @@ def _code(names: Mapping[int, str], text: str) -> int | None:
 
 
 async def show(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    principals = [_principal(text) for text in options.principal]
     filters = [AclFilter(*pattern) for pattern in patterns_of(options)] or [AclFilter()]
     found: ByPattern = {}
     for wanted in filters:
@@ -203,7 +204,7 @@ async def show(cluster: ClusterClient, options: argparse.Namespace) -> int:
             rows = found.setdefault(AclPattern(*entry[:3]), [])
             if (access := AclOption(*entry[3:])) not in rows:
                 rows.append(access)
-    for principal in map(_principal, options.principal):
+    for principal in principals:
         print(f"ACLs for principal `{principal}`")
         _print(
             {
@@ -225,10 +226,10 @@ def _print(found: ByPattern) -> None:
 
 async def add(cluster: ClusterClient, wanted: ByPattern, force: bool) -> int:
     for pattern, rows in wanted.items():
-        lines = "\n".join(f"\t{row}" for row in rows)
-        print(f"Adding ACLs for resource `{pattern}`: \n {lines} \n")
         for row in rows:
             await create_acl(cluster, _entry(pattern, row))
+        lines = "\n".join(f"\t{row}" for row in rows)
+        print(f"Adding ACLs for resource `{pattern}`: \n {lines} \n")
     return 0
 
 

@@ -168,7 +168,8 @@ def changes_of(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
         added |= read_client_properties(options.add_config_file)
     for pair in re.split(r",(?=[^\]]*(?:\[|$))", options.add_config) if options.add_config else ():
         key, equals, value = pair.partition("=")
-        if not equals:
+        # An equals sign within a value is read as one that divides, unless the value stands in brackets.
+        if not equals or ("=" in value and not re.fullmatch(r"\s*\[.*\]\s*", value)):
             raise Unusable(
                 'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val"'
                 ' or  "key=[val1,val2]" to group values which contain commas.'
@@ -344,5 +345,7 @@ async def _alter_scram(cluster: ClusterClient, user: str, added: dict[str, str],
         if iterations < ITERATIONS_MIN:
             wrong = f"Iterations {iterations} is less than the minimum {ITERATIONS_MIN} required for {mechanism}"
             raise Unusable(wrong)
+        if not found[2]:
+            raise rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
         new[mechanism] = NewPassword(found[2], iterations)
     await alter_scram_user(cluster, user, new, removed)

@@ -142,11 +142,15 @@ def _parsed(features: list[str]) -> dict[str, int]:
         name, equals, level = text.partition("=")
         if not equals:
             raise Unusable(f"Can't parse feature=level string {text}: equals sign not found.")
+        name = name.strip()
         try:
-            found[name.strip()] = int(level)
+            number = int(level)
         except ValueError:
             wrong = f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short."
             raise Unusable(wrong) from None
+        if name in found:
+            raise Unusable(f"Feature {name} was specified more than once.")
+        found[name] = number
     return found
 
 
@@ -158,6 +162,10 @@ def _levels(options: argparse.Namespace) -> dict[str, int]:
         if options.release_version and (options.metadata or options.feature):
             raise Unusable("Can not specify `release-version` with other feature flags.")
         levels = _parsed(options.feature)
+        if "" in levels:
+            raise Unusable("Provided feature can not be empty.")
+        if min(levels.values(), default=0) < 0:
+            raise Unusable("Cannot specify a negative version level.")
         if options.metadata:
             print(" `metadata` flag is deprecated and may be removed in a future release.")
             levels[METADATA_VERSION] = _metadata_level(options.metadata)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception, reason
-from ottla.cli.shims.tool import ToolParser, int64, with_cluster
+from ottla.cli.shims.tool import ToolParser, int32, int64, java_split, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
@@ -98,7 +98,7 @@ def _filter(options: argparse.Namespace) -> Wanted:
         return _by_topic(options.topic, options.partitions)
     if options.topic is not None or options.partitions is not None:
         raise CommandFailed("--topic-partitions cannot be used with --topic or --partitions")
-    rules = [_rule(text) for text in options.topic_partitions.split(",")]
+    rules = [_rule(text) for text in java_split(options.topic_partitions, ",")]
     return lambda name, index: any(rule(name, index) for rule in rules)
 
 
@@ -118,10 +118,13 @@ def _rule(text: str) -> Wanted:
     if found is None:
         raise CommandFailed(f"org.apache.kafka.tools.TerseException: Invalid rule specification: {text}")
     topic, one, first, end, only_end = found.groups()
-    if one:
-        return _matching(topic, {int(one)})
-    last = end or only_end
-    return _matching(topic, range(int(first or 0), int(last) if last else sys.maxsize))
+    try:
+        if one:
+            return _matching(topic, {int32(one)})
+        last = end or only_end
+        return _matching(topic, range(int32(first or "0"), int32(last) if last else sys.maxsize))
+    except ValueError as wrong:
+        raise CommandFailed(str(wrong)) from None
 
 
 def _matching(topic: str | None, indexes: Iterable[int] | None) -> Wanted:

@@ -11,11 +11,11 @@ from ottla.client.partitions import TopicPartition
 VERSION = 1
 
 
-def read_object(path: str) -> dict[str, object]:
+def read_object(path: str, no_json: str = "The input string is not a valid JSON") -> dict[str, object]:
     """Read a JSON object of version 1, which is also the version of a file without one.
 
     Raises:
-        Unusable: it cannot be read, is no JSON object, or is of another version.
+        Unusable: it cannot be read, is no JSON (`no_json` says so), is no object, or is of another version.
     """
     try:
         with open(path) as file:
@@ -25,9 +25,9 @@ def read_object(path: str) -> dict[str, object]:
     except OSError as failure:
         raise Unusable(f"Unable to read file {path}: {failure.strerror}") from None
     except ValueError:
-        raise Unusable("The input string is not a valid JSON") from None
+        raise Unusable(no_json) from None
     if not isinstance(found, dict):
-        raise Unusable("The input string is not a valid JSON")
+        raise Unusable(f"Expected JSON object, received {json.dumps(found, separators=(',', ':'))}")
     version = found.get("version", VERSION)
     if version != VERSION:
         raise Unusable(f"Not supported version field value {version}")

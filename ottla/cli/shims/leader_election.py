@@ -60,7 +60,7 @@ def places_of(options: argparse.Namespace) -> list[TopicPartition] | None:
         return None
     if options.topic:
         return [(options.topic, options.partition)]
-    found = read_object(options.path_to_json_file)
+    found = read_object(options.path_to_json_file, "Replica election data is empty")
     if "partitions" not in found:
         raise Unusable('Replica election data is missing "partitions" field')
     places = [place_of(row) for row in rows_of(found, "partitions", "topic", "partition")]

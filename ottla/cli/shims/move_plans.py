@@ -43,9 +43,14 @@ class MovePlan(NamedTuple):
                 )
 
 
-def read_plan(path: str) -> MovePlan:
+def read_plan(path: str, *, once: bool = True) -> MovePlan:
+    """Return the plan of a file; with `once` each partition may be in it one time.
+
+    Raises:
+        Unusable: it is none.
+    """
     rows = rows_of(read_object(path), "partitions", "topic", "partition", "replicas")
-    if twice := repeated([place_of(row) for row in rows]):
+    if once and (twice := repeated([place_of(row) for row in rows])):
         raise Unusable(f"Partition reassignment contains duplicate topic partitions: {','.join(twice)}")
     replicas: dict[TopicPartition, list[int]] = {}
     directories: dict[PlannedReplica, str] = {}
@@ -121,6 +126,8 @@ def proposed(
     found: dict[TopicPartition, list[int]] = {}
     starts: dict[str, int] = {}
     for (name, index), replicas in sorted(current.items()):
+        if not order:
+            raise Unusable("All brokers are currently fenced, or have all their log directories cordoned.")
         if len(replicas) > len(order):
             raise Unusable(f"Replication factor: {len(replicas)} larger than available brokers: {len(order)}")
         start = starts.setdefault(name, rng.randrange(len(order))) + index

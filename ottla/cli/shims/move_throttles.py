@@ -24,6 +24,9 @@ async def begin(
     ongoing: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> None:
     """Set the throttles that --throttle and --replica-alter-log-dirs-throttle ask for."""
+    for name in ("throttle", "replica_alter_log_dirs_throttle"):
+        if (getattr(options, name) or 0) < 0:
+            setattr(options, name, None)  # a negative rate is none, as in Kafka's tool
     if options.throttle is None and options.replica_alter_log_dirs_throttle is None:
         return
     print(RUN_VERIFY)

@@ -202,7 +202,7 @@ async def _move_directories(cluster: ClusterClient, plan: MovePlan, seconds: flo
 
 
 async def _verify(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    plan = read_plan(options.reassignment_json_file)
+    plan = read_plan(options.reassignment_json_file, once=False)
     ongoing = await list_reassignments(cluster)
     replicas = await current_replicas(cluster, (name for name, _ in plan.replicas))
     print("Status of partition reassignment:")
@@ -246,7 +246,7 @@ async def _directory_states(cluster: ClusterClient, plan: MovePlan) -> tuple[lis
 
 
 async def _cancel(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    plan = read_plan(options.reassignment_json_file)
+    plan = read_plan(options.reassignment_json_file, once=False)
     plan.check()
     moving = sorted((await list_reassignments(cluster)).keys() & plan.replicas.keys())
     if moving:

@@ -223,7 +223,7 @@ def _ranged(text: str, bits: int) -> int:
 def java_split(text: str, separator: str) -> list[str]:
     """Split as Java's String.split does: empty texts at the end are left out."""
     parts = text.split(separator)
-    while len(parts) > 1 and not parts[-1]:
+    while text and parts and not parts[-1]:
         parts.pop()
     return parts
 
