@@ -193,7 +193,7 @@ async def _scan(request: Request, query: Query, form: str) -> AsyncGenerator[str
     if matched >= reading.LIMIT_MAX:
         yield _event("end", f"{matched} records match, more are not looked for: narrow the filter, or download them.")
     else:
-        found = f"Done: {matched} of {progress.total:,} match, looked at in {seconds:.1f} s."
+        found = f"Done: {matched} of {progress.total:,} {plural(progress.total, 'record')} match, looked at in {seconds:.1f} s."
         yield _event("end", found + _not_seen(progress))
 
 
@@ -250,7 +250,7 @@ async def _rows(request: Request, query: Query, found: list[Found], form: str) -
 def _progress(progress: ReadProgress, seconds: float) -> str:
     part = progress.passed * 100 // max(1, progress.total)
     rate = progress.passed / max(0.001, seconds)
-    found = f"{part} %: {progress.matched:,} of {progress.passed:,} match, {rate:,.0f} records/s."
+    found = f"{part} %: {progress.matched:,} of {progress.passed:,} {plural(progress.passed, 'record')} match, {rate:,.0f} records/s."
     return found + _not_seen(progress)
 
 
