@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from enum import IntEnum
+from functools import partial
 from heapq import heappop, heappush
-from typing import Protocol, TypeVar
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Protocol, TypeVar
 
 from ottla.server.worker_process import OwnProcess, RunOnThread, WorkerProcess
 
@@ -107,6 +111,8 @@ T = TypeVar("T")
 
 #: Kafka's background.threads is 10; here they share one interpreter. Eight threads close 500 partitions in half the time of four.
 THREADS = 8
+#: For so long the end of a process waits for a call of another machine that does not come back.
+LONE_END_S = 5.0
 #: The limit of queued functions. Further callers wait, so that a slow disk cannot fill the memory with closures.
 QUEUED_MAX = 256
 
@@ -126,12 +132,60 @@ class Workers(Protocol):
         """Return one thread more, for calls that must not keep the disk's work waiting, or not wait behind it."""
 
 
+class LoneThread(Executor):
+    """One thread that does not keep a process from ending: what it calls is another machine's, which may never answer."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread: Thread | None = None
+        #: A call with its future, which may be cancelled before it begins. None ends the thread.
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], object]] | None] = SimpleQueue()
+        self.ended: Future[None] = Future()
+
+    def submit(self, function: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
+        """Have the thread call a function after those before it."""
+        future: Future[T] = Future()
+        self._calls.put((future, partial(function, *args, **kwargs)))
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the thread behind the call that it has begun, and behind the others unless they are dropped."""
+        with suppress(Empty):
+            while cancel_futures and (call := self._calls.get_nowait()) is not None:
+                call[0].cancel()
+        self._calls.put(None)
+        if self._thread is None and not self.ended.done():
+            self.ended.set_result(None)
+        if wait:
+            self.ended.result()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except BaseException as fault:
+                future.set_exception(fault)
+        self.ended.set_result(None)
+
+
 class ThreadWorkers:
     """A bounded pool of named threads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS, name: str = "worker") -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        threads: int = THREADS,
+        name: str = "worker",
+        executor: Executor | None = None,
+    ) -> None:
         self._loop = loop
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._executor = executor or ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = asyncio.Semaphore(QUEUED_MAX)
         self._apart: list[ThreadWorkers] = []
         self._disks = DiskQueues(lambda directory: self._of(f"disk {directory}", THREADS_OF_A_DISK).run)
@@ -147,15 +201,21 @@ class ThreadWorkers:
         return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process").run)
 
     def apart(self, name: str) -> ThreadWorkers:
-        return self._of(name, 1)
+        return self._with(ThreadWorkers(self._loop, executor=LoneThread(name)))
 
     def _of(self, name: str, threads: int) -> ThreadWorkers:
-        made = ThreadWorkers(self._loop, threads, name)
+        return self._with(ThreadWorkers(self._loop, threads, name))
+
+    def _with(self, made: ThreadWorkers) -> ThreadWorkers:
         self._apart.append(made)
         return made
 
     def close(self) -> None:
-        """Wait for running functions; drop those that have not begun."""
-        for each in self._apart:
-            each.close()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        """Wait for running functions, of threads apart for some seconds in all; drop those that have not begun."""
+        executors = [self._executor, *(each._executor for each in self._apart)]
+        for each in executors:
+            each.shutdown(wait=False, cancel_futures=True)
+        wait([each.ended for each in executors if isinstance(each, LoneThread)], LONE_END_S)
+        for each in executors:
+            if not isinstance(each, LoneThread):
+                each.shutdown()

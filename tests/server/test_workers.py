@@ -47,6 +47,39 @@ async def test_a_call_that_waits_for_another_machine_has_its_own_thread_and_one_
     workers.close()
 
 
+async def test_a_call_of_another_machine_that_never_comes_back_does_not_keep_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.server.workers.LONE_END_S", 0.01)
+    workers, gate, begun = ThreadWorkers(asyncio.get_running_loop()), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        gate.wait(60)
+
+    hanging = asyncio.ensure_future(workers.apart("another machine").run(hang))
+    await until(begun.is_set)
+    (thread,) = (each for each in threading.enumerate() if each.name == "another machine")
+    assert thread.daemon, "the interpreter waits for others"
+    workers.close()
+    assert thread.is_alive()
+    gate.set()
+    await hanging
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.timeout(20)
+async def test_threads_apart_that_are_idle_or_have_not_begun_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.server.workers.LONE_END_S", 600)
+    workers = ThreadWorkers(asyncio.get_running_loop())
+    workers.apart("never used")
+    assert await workers.apart("used").run(divmod, 7, 3) == (2, 1)
+    workers.close()
+
+
 async def test_callers_beyond_the_bound_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.workers.QUEUED_MAX", 2)
     workers = ThreadWorkers(asyncio.get_running_loop(), threads=1)

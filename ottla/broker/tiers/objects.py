@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.tiers.remote_segments import Epochs, RemoteSegment, TieredPartition
 from ottla.protocol.primitives import uuid_to_str
@@ -80,25 +82,54 @@ def name_of(place: TieredPartition, segment: RemoteSegment, suffix: str) -> str:
     return f"{folder_of(place)}/{segment.start:020d}-{uuid_to_str(segment.id)}{suffix}"
 
 
+class _Call(Generic[T]):
+    """A call on a thread, which may come back after it was given up: then it undoes what it has done, because nothing names that any more."""
+
+    def __init__(self, function: Callable[[], T], undo: Callable[[], object]) -> None:
+        self._function, self._undo = function, undo
+        self.is_given_up = self.is_back = False
+
+    def __call__(self) -> T:
+        try:
+            return self._function()
+        finally:
+            if self.is_given_up:
+                with suppress(Exception):
+                    self._undo()
+            self.is_back = True
+
+
 class StoreCalls:
     """Calls of a store on threads of their own, some at a time. One that takes too long is given up with its thread: what hangs must not
-    keep the others waiting."""
+    keep the others waiting. As many as may run at a time may be given up; while so many have not come back, further ones fail at once."""
 
     def __init__(self, world: World, name: str, at_once: int) -> None:
-        self._world, self._name = world, name
+        self._world, self._name, self._at_once = world, name, at_once
         self._idle: list[Workers] = []
+        self._late: list[tuple[_Call[Any], Workers]] = []
         self._room = asyncio.Semaphore(at_once)
-        self.timeouts = 0
 
-    async def run(self, timeout_ms: int, function: Callable[..., T], *args: object) -> T:
-        """Return the function's result. Raises TierFailure for its failures, and if it has not answered in time."""
+    async def run(
+        self, timeout_ms: int, function: Callable[..., T], *args: object, undo: Callable[[], object] = lambda: None
+    ) -> T:
+        """Return the function's result. `undo` is called on the thread if the function comes back after it was given up.
+
+        Raises:
+            TierFailure: it has failed, or has not answered in time.
+        """
         async with self._room:
+            self._idle += [workers for call, workers in self._late if call.is_back]
+            self._late = [late for late in self._late if not late[0].is_back]
+            if len(self._late) >= self._at_once:
+                raise TierFailure(f"{len(self._late)} earlier calls have not come back from the store")
             workers = self._idle.pop() if self._idle else self._world.workers.apart(self._name)
+            call = _Call(partial(function, *args), undo)
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
-                    result = await workers.run(function, *args)
+                    result = await workers.run(call)
             except TimeoutError:
-                self.timeouts += 1
+                call.is_given_up = True
+                self._late.append((call, workers))
                 raise TierFailure(f"no answer within {timeout_ms} ms") from None
             except TierFailure:
                 self._idle.append(workers)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
@@ -264,7 +265,8 @@ class TierDriver:
         self._counts.add(place.topic, TierCount.COPIES)
         try:
             await self.topic.publish(place, started(place, remote))
-            await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store)
+            undo = partial(delete_objects, store, place, remote)
+            await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store, undo=undo)
             await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
         except Exception:
             self._counts.add(place.topic, TierCount.COPY_ERRORS)
