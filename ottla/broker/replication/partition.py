@@ -374,7 +374,7 @@ class Partition:
         raised = log.advance_high_watermark(high_watermark)
         if log.log_start_offset < leader_start <= log.high_watermark:
             advance_log_start_offset(log, leader_start)
-        if raised:
+        if raised and (self.watchers.consumers or self.watchers.followers):
             self.watchers.watermark_raised()
 
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:

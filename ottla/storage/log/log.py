@@ -195,7 +195,7 @@ class Log:
     def _set_rules(self, config: LogConfig) -> None:
         self.config = config
         rules = self.rules = config.record_rules()
-        self.target_codec, self.needs_records = rules.codec, rules.needs_records
+        self.may_ask = rules.may_ask
 
     @property
     def directory(self) -> str:
@@ -236,7 +236,7 @@ class Log:
         if size != length + LOG_OVERHEAD_BYTES:
             size = length + LOG_OVERHEAD_BYTES
             view = view[:size]
-        if self.needs_records or (self.target_codec is not None and attributes & CODEC_MASK != self.target_codec):
+        if self.may_ask and rules.asks(attributes & CODEC_MASK):
             view = prepared_batch(view, rules, now_ms, prepared)
             size = len(view)
         if producer_id >= 0:

@@ -177,7 +177,7 @@ def test_what_is_stored_with_another_codec_has_records_that_can_be_read(
     log = open_at(tmp_path, replace(SMALL, compression_type=wanted))
     payload, count = UNREADABLE[fault]
     for sent in range(5):
-        if sent != log.target_codec:
+        if sent != log.rules.codec:
             produced = pack_batch(
                 payload, base_offset=0, leader_epoch=-1, attributes=0, last_offset_delta=count - 1, base_timestamp=NOW_MS,
                 max_timestamp=NOW_MS, producer_id=-1, producer_epoch=-1, base_sequence=-1, count=count, compression=sent,
