@@ -33,6 +33,8 @@ def record_filter(key: str | None, value: str | None, headers: Sequence[str]) ->
 
 def _header_filter(text: str) -> Matches:
     name, equals, expression = text.partition("=")
+    if not name:
+        raise CommandFailed(f"--header {text!r} has no name", "NAME, or NAME=REGEX", USAGE)
     pattern = _pattern("--header", expression)
 
     def matches(record: Record) -> bool:

@@ -97,11 +97,18 @@ def _wrong(where: str, what: str) -> ClusterError:
 
 
 def read_brokers(option: str, text: str) -> list[int]:
-    """Return the brokers of a list such as 1,2,3, in its order and each once."""
+    """Return the brokers of a list such as 1,2,3, in its order.
+
+    Raises:
+        ClusterError: it is none, or names a broker twice: a partition has one replica at most on each.
+    """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
         raise ClusterError(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", Kind.WRONG)
-    return list(dict.fromkeys(map(int, parts)))
+    brokers = [int(part) for part in parts]
+    if twice := next((broker for broker in brokers if brokers.count(broker) > 1), None):
+        raise ClusterError(f"{option} {text!r} names broker {twice} twice", None, Kind.WRONG)
+    return brokers
 
 
 async def plan_moves(

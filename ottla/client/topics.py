@@ -242,7 +242,7 @@ async def ask_leaders(
 
 
 async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition]:
-    """Return the partitions of TOPIC or TOPIC:PARTITION.
+    """Return the partitions of TOPIC or TOPIC:PARTITION, each once.
 
     Raises:
         ClusterError: there is no such topic or partition, or the text has another form.
@@ -256,7 +256,7 @@ async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicP
         if colon and int(index) not in indexes:
             raise ClusterError(f"there is no partition {name}-{index}", kind=Kind.NO_SUCH_PARTITION)
         places += [(name, int(index))] if colon else [(name, number) for number in indexes]
-    return places
+    return list(dict.fromkeys(places))
 
 
 PREFERRED, UNCLEAN = 0, 1

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.client.cluster import TRANSACTION_KEY_TYPE, ClusterClient, Leaders
-from ottla.client.errors import check, failure
+from ottla.client.errors import ClusterError, check, failure
+from ottla.client.failures import Kind
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import ask_leaders
 from ottla.protocol.errors import ErrorCode
@@ -59,6 +60,10 @@ async def list_transactions(
 
         response, code = await cluster.retry(ask)
         check(f"transactions of broker {node}", code)
+        if response.unknown_state_filters:
+            raise ClusterError(
+                f"there is no state {response.unknown_state_filters[0]!r} of transactions", None, Kind.WRONG
+            )
         found += [
             ListedTransaction(row.transactional_id, node, row.producer_id, row.transaction_state)
             for row in response.transaction_states

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, run
-from ottla.cli.commands.topic import split_setting
+from ottla.cli.commands.topic import split_settings
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.cli.shared_options import CheckOnly
@@ -64,7 +64,7 @@ async def set_(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Change settings: `ottla config set topic orders retention.ms=3600000`."""
-    changes = dict(split_setting(item, "retention.ms=3600000") for item in settings)
+    changes = split_settings(settings, "retention.ms=3600000")
     await _change(kind, name, changes, dry_run, connection)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Yes, connect, run
-from ottla.cli.commands.topic import split_setting
+from ottla.cli.commands.topic import split_settings
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
 from ottla.cli.shared_options import CheckOnly
@@ -75,7 +75,7 @@ async def downgrade(
 
 
 async def _update(texts: list[str], upgrade_type: int, dry_run: bool, connection: ConnectionOptions) -> None:
-    wanted = {name: _level(name, text) for name, text in (split_setting(each, "group.version=1") for each in texts)}
+    wanted = {name: _level(name, text) for name, text in split_settings(texts, "group.version=1").items()}
     async with connect(connection) as cluster:
         known = (await describe_features(cluster)).levels
         for name in wanted:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, connect, run
-from ottla.cli.commands.topic import split_setting
+from ottla.cli.commands.topic import split_settings
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.cli.shared_options import CheckOnly
@@ -75,9 +75,7 @@ async def set_(
     Of users and client ids: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate. Of an ip:
     connection_creation_rate.
     """
-    changes = {
-        key: _number(key, value) for key, value in (split_setting(quota, f"{EXAMPLES[kind]}") for quota in quotas)
-    }
+    changes = {key: _number(key, value) for key, value in split_settings(quotas, EXAMPLES[kind]).items()}
     await _change(changes, _entity(kind, name, client_id), dry_run, connection)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Annotated
@@ -101,7 +101,7 @@ async def create(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Create a topic."""
-    configs = dict(split_setting(item, "retention.ms=3600000") for item in config or [])
+    configs = split_settings(config or [], "retention.ms=3600000")
     async with connect(connection) as cluster:
         try:
             created = await topics.create_topic(
@@ -336,6 +336,20 @@ def _near_setting(settings: Mapping[str, str]) -> str | None:
 
     unknown = [name for name in settings if name not in TOPIC_CONFIGS]
     return did_you_mean(unknown[0], TOPIC_CONFIGS) if unknown else None
+
+
+def split_settings(texts: Iterable[str], example: str) -> dict[str, str]:
+    """Split each KEY=VALUE.
+
+    Raises:
+        CommandFailed: one is none, or a key has two values.
+    """
+    found: dict[str, str] = {}
+    for key, value in (split_setting(text, example) for text in texts):
+        if key in found:
+            raise CommandFailed(f"{key} is given twice", f"{key}={value} or {key}={found[key]}", USAGE)
+        found[key] = value
+    return found
 
 
 def split_setting(text: str, example: str) -> tuple[str, str]:

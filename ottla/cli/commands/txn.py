@@ -17,7 +17,7 @@ from ottla.cli.application import (
     connect,
     run,
 )
-from ottla.cli.errors import CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client.admin_listeners import story_of_transaction
@@ -53,6 +53,8 @@ async def list_(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show the transactional ids and the states of their transactions."""
+    if open_seconds is not None and not open_seconds >= 0:
+        raise CommandFailed(f"--open-for {open_seconds:g} is below 0", None, USAGE)
     open_ms = -1 if open_seconds is None else int(open_seconds * 1000)
     async with connect(connection) as cluster:
         found = await list_transactions(

@@ -10,7 +10,7 @@ from ottla.__main__ import main
 from ottla.cli.errors import USAGE
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.cli.shims.recorded import run_ours
-from tests.ottla.conftest import Cli
+from tests.ottla.conftest import Cli, run_here
 
 HUGE = "99999999999999999999"
 #: What Python makes of the byte 0xFF in a word.
@@ -73,10 +73,39 @@ def test_an_override_that_is_none_is_a_wrong_usage_of_its_own_command(
         ("--throttle 0", "--throttle 0 is not above 0"),
         ("--session-timeout-ms 0", "--session-timeout-ms 0 is no time"),
         (f"--session-timeout-ms {HUGE}", f"--session-timeout-ms {HUGE} is no time"),
-        ("--metrics x", "--metrics 'x' is not HOST:PORT"),
-        ("--metrics :99999", "--metrics the port of ':99999' is not from 0 to 65535"),
+        ("--metrics x", "--metrics: 'x' is not HOST:PORT"),
+        ("--metrics :99999", "--metrics: the port of ':99999' is not from 0 to 65535"),
     ],
 )
 def test_times_and_rates_of_a_mirror_that_cannot_be(here: Run, words: str, said: str) -> None:
     done = here("mirror", "run", "a", "b", "--to", "localhost:1", *words.split())
     assert done.code == USAGE and said in done.err, done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("consume t --header =x", "--header '=x' has no name"),
+        ("consume t --registry registry:8081", "--registry 'registry:8081' is no URL"),
+        ("txn list --open-for -1", "--open-for -1 is below 0"),
+        ("config set topic t retention.ms=1 retention.ms=2", "retention.ms is given twice"),
+        ("topic create t -c retention.ms=1 -c retention.ms=2", "retention.ms is given twice"),
+        ("quota set user u producer_byte_rate=1 producer_byte_rate=2", "producer_byte_rate is given twice"),
+        ("feature upgrade group.version=1 group.version=1", "group.version is given twice"),
+    ],
+)
+def test_what_has_no_effect_or_two_meanings_is_refused_before_a_connection_is_made(words: str, said: str) -> None:
+    done = run_here(*words.split(), "-b", "localhost:1")
+    assert done.code == USAGE and said in done.err, done.err
+
+
+def test_brokers_and_partitions_that_are_named_twice(cli: Cli, here: Run) -> None:
+    topic = cli.topic()
+    done = here("move", "plan", topic, "--to", "1,1")
+    assert done.code == USAGE and "--to '1,1' names broker 1 twice" in done.err
+    cli.ok("group", "reset", f"group-of-{topic}", "-t", topic, "-t", f"{topic}:0", "--to", "earliest")
+
+
+def test_a_state_of_transactions_that_there_is_not_is_said(here: Run) -> None:
+    done = here("txn", "list", "--state", "Nope")
+    assert done.code == USAGE and "there is no state 'Nope' of transactions" in done.err
