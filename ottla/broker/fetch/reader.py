@@ -151,7 +151,7 @@ class SessionReader:
     def find(self, asked: Iterable[FetchPartition]) -> list[Row]:
         """Return the rows without records. Usually a comparison of numbers says that no check can fail, which is then left out."""
         rows: list[Row] = []
-        replica_id, replica_epoch = self.replica_id, self.replica_epoch
+        replica_id = self.replica_id
         is_special = self._is_special
         for wanted in asked:
             partition = wanted.replica
@@ -172,7 +172,7 @@ class SessionReader:
                 continue
             if replica_id >= 0:
                 follower = partition.followers.get(replica_id)
-                if follower is None or 0 <= replica_epoch < follower.broker_epoch:
+                if follower is None or 0 <= self.replica_epoch < follower.broker_epoch:
                     rows.append(self._checked(wanted, partition))
                     continue
             rows.append((wanted, partition, log, None, None))

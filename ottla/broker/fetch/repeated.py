@@ -61,8 +61,8 @@ class RepeatedFetch(SessionReader):
     """
 
     __slots__ = (
-        "_aborted", "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_quotas", "_sessions", "_start", "_tail", "pacing", "request",
-        "route",
+        "_aborted", "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_quotas", "_sessions", "_start", "_tail",
+        "_tail_bytes", "pacing", "request", "route",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class RepeatedFetch(SessionReader):
         super().__init__(broker, request, context, session)
         self.route, self.request = route, request
         self._prefix, self._tail = form
+        self._tail_bytes = len(self._tail)
         self._start = ApiKey.FETCH << 16 | context.api_version
         self._prefix_end = 8 + len(self._prefix)
         self._misses = 0
@@ -155,8 +156,8 @@ class RepeatedFetch(SessionReader):
 
     def _take_over(self, session: FetchSession, buf: Buffer, at: int, end: int, topics: int) -> bool:
         """Give the session the positions in buf[at:]; False, and nothing has changed, if they are not all of known partitions."""
-        last = end - len(self._tail)
-        if buf[last:end] != self._tail or not 0 < topics < 128:
+        last = end - self._tail_bytes
+        if buf[last:end] != self._tail:
             return False
         partitions = session.partitions
         if topics == 2 and last - at == ONE_BYTES:
@@ -176,6 +177,8 @@ class RepeatedFetch(SessionReader):
             known.replica_log_start_offset, known.max_bytes = start, max_bytes
             session.active[known] = None
             return True
+        if not 0 < topics < 128:
+            return False
         named: list[Named] = []
         try:
             for _ in range(topics - 1):
