@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.broker.tiers.own_copies import OwnCopies
 from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments, RemoteState, lineage_of
 from ottla.storage.log.log import Log
 
-#: A copy that another broker began so long ago is not finished any more. Its clock may differ from ours.
+#: A copy that another process began so long ago is not finished any more, and no record of it is under way. Its clock may differ from ours.
 GIVEN_UP_MS = 3_600_000
 
 
@@ -22,8 +23,8 @@ class Expiry(NamedTuple):
     gone: list[RemoteSegment]
 
 
-def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, node_id: int, copying: frozenset[bytes]) -> Expiry:
-    """Return what retention takes now. `copying` are the segments that this broker copies."""
+def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, copies: OwnCopies) -> Expiry:
+    """Return what retention takes now."""
     config, start = log.config, log.log_start_offset
     found = list(segments.in_lineage(start, lineage_of(log)))
     left = sum(each.segment.size for each in found)
@@ -35,13 +36,13 @@ def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, node_id: int, cop
         if not is_old and not 0 <= config.retention_bytes <= left:
             break
         start = max(start, min(agreed_to, log.high_watermark))
-    gone = [each for each in segments.by_id.values() if _is_gone(each, start, now_ms, node_id, copying)]
+    gone = [each for each in segments.by_id.values() if _is_gone(each, start, now_ms, copies)]
     return Expiry(start, gone)
 
 
-def _is_gone(segment: RemoteSegment, start: int, now_ms: int, node_id: int, copying: frozenset[bytes]) -> bool:
-    if segment.id in copying:
-        return False
+def _is_gone(segment: RemoteSegment, start: int, now_ms: int, copies: OwnCopies) -> bool:
     if segment.state is RemoteState.COPY_STARTED:
-        return segment.broker_id == node_id or segment.event_ms + GIVEN_UP_MS < now_ms
+        if copies.is_needed(segment.id):
+            return False
+        return copies.is_given_up(segment.id) or segment.event_ms + GIVEN_UP_MS < now_ms
     return segment.end < start or segment.state is RemoteState.DELETE_STARTED

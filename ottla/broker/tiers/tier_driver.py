@@ -35,6 +35,7 @@ from ottla.broker.tiers.objects import (
     epochs_between,
     upload_of,
 )
+from ottla.broker.tiers.own_copies import OwnCopies
 from ottla.broker.tiers.partition_tier import PartitionTier, TierCount, TierCounts
 from ottla.broker.tiers.remote_retention import expiry_of
 from ottla.broker.tiers.remote_segments import (
@@ -97,7 +98,7 @@ class TierDriver:
         #: The state of each partition that this broker leads, by topic id and index.
         self._partitions: dict[tuple[bytes, int], PartitionTier] = {}
         self._all = PartitionTier("all topics")
-        self._copying: set[bytes] = set()
+        self._copies = OwnCopies()
         #: Since when a topic is gone, by its id and the partition (monotonic, ms).
         self._gone_ms: dict[tuple[bytes, int], int] = {}
         self._due = asyncio.Event()
@@ -213,6 +214,7 @@ class TierDriver:
         """Copy what is to be copied of one led partition, and delete what has expired."""
         try:
             if (segments := self.segments_of(led.partition)) is not None:
+                await self._confirm(led, segments)
                 # First what failed copies have left, so that a store that is away gets no more of them.
                 await self._expire(led, segments, tier)
             while led.still_holds and (segments := self.segments_of(led.partition)) is not None:
@@ -261,20 +263,32 @@ class TierDriver:
         store = await self._own_store()
         if own.recovery_point <= remote.end:
             await flush_log(self._world, own)  # local retention waits for it
-        self._copying.add(remote.id)
+        self._copies.begin(remote.id)
+        finished = False
         self._counts.add(place.topic, TierCount.COPIES)
         try:
             await self.topic.publish(place, started(place, remote))
             undo = partial(delete_objects, store, place, remote)
             await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store, undo=undo)
+            self._copies.written(remote.id)
             await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
+            finished = True
         except Exception:
             self._counts.add(place.topic, TierCount.COPY_ERRORS)
             raise
         finally:
-            self._copying.discard(remote.id)
+            self._copies.end(remote.id, finished=finished)
         self._counts.add(place.topic, TierCount.COPIED_BYTES, remote.size)
         log.info("Copied segment %d of %s (%d bytes) to remote storage", remote.start, partition, remote.size)
+
+    async def _confirm(self, led: LedLog, segments: RemoteSegments) -> None:
+        """Send COPY_FINISHED again for copies whose record may be committed, or not (`OwnCopies`)."""
+        place = place_of_partition(led.partition)
+        for segment in list(segments.by_id.values()):
+            if segment.state is not RemoteState.COPY_STARTED:
+                self._copies.settled(segment.id)
+            elif self._copies.is_unconfirmed(segment.id):
+                await self.topic.publish(place, self._changed(place, segment, RemoteState.COPY_FINISHED))
 
     def _changed(self, place: TieredPartition, remote: RemoteSegment, state: RemoteState) -> RemoteLogRecord:
         return changed(place, remote.id, state, self._metadata.node_id, self._world.clock.wall_ms())
@@ -283,7 +297,7 @@ class TierDriver:
 
     async def _expire(self, led: LedLog, segments: RemoteSegments, tier: PartitionTier) -> None:
         now_ms = self._world.session_clock.wall_ms()
-        expiry = expiry_of(led.log, segments, now_ms, self._metadata.node_id, frozenset(self._copying))
+        expiry = expiry_of(led.log, segments, now_ms, self._copies)
         if expiry.log_start > led.log.log_start_offset:
             advance_log_start_offset(led.log, expiry.log_start)
         place = place_of_partition(led.partition)
@@ -306,6 +320,7 @@ class TierDriver:
         except Exception:
             self._counts.add(place.topic, TierCount.DELETE_ERRORS)
             raise
+        self._copies.settled(segment.id)
         log.info("Deleted segment %d of %s-%d from remote storage", segment.start, place.topic, place.partition)
 
     async def _sweep(self) -> None:
