@@ -65,7 +65,7 @@ class OneTopic(dict[str, dict[int, Any]]):
 
 
 class TierHarness:
-    def __init__(self, directory: Path, config: LogConfig = SMALL) -> None:
+    def __init__(self, directory: Path, config: LogConfig = SMALL, workers: object = None) -> None:
         self.log = filled(directory, config=replace(config, remote_storage_enable=True))
         self.log.flush()
         self.partition = SimpleNamespace(
@@ -79,7 +79,7 @@ class TierHarness:
         self._tasks: list[asyncio.Task[None]] = []
         clock = SimpleNamespace(wall_ms=lambda: NOW_MS + AGE_MS, mono_ms=lambda: AGE_MS)
         world = SimpleNamespace(
-            clock=clock, session_clock=clock, rng=random.Random(1), workers=SameThread(), spawn=self._spawn
+            clock=clock, session_clock=clock, rng=random.Random(1), workers=workers or SameThread(), spawn=self._spawn
         )
         topic = SimpleNamespace(
             segments=lambda topic_id, index: self.segments,
@@ -88,10 +88,13 @@ class TierHarness:
             led_places=list,
             on_change=None,
         )
-        configs = {"remote.log.manager.copier.thread.pool.size": 2, "ottla.tier.call.timeout.ms": 5_000}
+        self.configs: dict[str, object] = {
+            "remote.log.manager.copier.thread.pool.size": 2,
+            "ottla.tier.call.timeout.ms": 5_000,
+        }
         self.driver = TierDriver(
             cast(Any, world),
-            cast(Any, configs),
+            cast(Any, self.configs),
             cast(Any, SimpleNamespace(node_id=1, cluster_id="c")),
             cast(Any, SimpleNamespace(by_name=OneTopic({TOPIC: {0: self.partition}}))),
             cast(Any, SimpleNamespace(names={TOPIC}, on_change=None)),

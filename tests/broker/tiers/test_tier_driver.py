@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,8 +12,12 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.replication.partition_log import LedLog
+from ottla.broker.tiers.objects import OWNER
+from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.workers import ThreadWorkers
 from tests.broker.tiers.harness import AGE_MS, TOPIC, TierHarness
+from tests.server.tiny_node import until
 from tests.storage.logs_for_tests import SMALL, append, batch
 
 KAFKA = "kafka_server_brokertopicmetrics_"
@@ -76,6 +82,23 @@ async def test_a_store_that_is_away_is_one_error_after_three_rounds_and_is_seen_
     await harness.round()
     assert (harness.state["waits"], harness.state["failing"]) == (None, False)
     assert harness.metric("ottla_tier_waits") == 0
+
+
+async def test_a_copy_that_comes_back_after_it_was_given_up_leaves_no_object(tmp_path: Path) -> None:
+    workers, gate = ThreadWorkers(asyncio.get_running_loop()), threading.Event()
+    harness = TierHarness(tmp_path, workers=workers)
+    await harness.driver._own_store()
+    harness.store.during = lambda: gate.wait(30)
+    harness.configs[CALL_TIMEOUT] = 10
+    await harness.round()
+    assert harness.state["waits"] == "no answer within 10 ms"
+    gate.set()
+    await until(lambda: harness.driver._calls._late[0][0].is_back)
+    assert harness.store.objects.keys() == {OWNER}
+    harness.configs[CALL_TIMEOUT] = 30_000
+    await harness.round()
+    assert log_objects(harness) == len(sealed(harness)) and harness.state["waits"] is None
+    workers.close()
 
 
 async def test_a_partition_that_another_broker_leads_meanwhile_is_copied_no_further(harness: TierHarness) -> None:
