@@ -130,7 +130,7 @@ def test_it_serves_this_machine_alone_unless_an_option_says_so(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("--listen x", USAGE, "--listen 'x' is not HOST:PORT"),
+        ("--listen x", USAGE, "--listen: 'x' is not HOST:PORT"),
         ("--listen x:99999", USAGE, "is not from 0 to 65535"),
         ("--cert nothing", USAGE, "--key"),
         ("--users nothing", USAGE, "--users nothing: "),

@@ -77,7 +77,7 @@ async def test_a_filter_looks_at_all_records_and_streams_what_matches(open_conso
     page = (await client.get(f"/topics/{name}/records?value=%22n%22%3A+7")).text
     assert f"/topics/{name}/stream?value=" in page
     found = (await client.get(f"/topics/{name}/stream?value=%22n%22%3A+7")).text
-    assert "Done: 11 of 300 match" in found and found.count('class="record"') == 11
+    assert "Done: 11 of 300 records match" in found and found.count('class="record"') == 11
     by_header = (await client.get(f"/topics/{name}/stream?key=k5&key_by=whole&header=half%3D1&from=oldest")).text
     assert "Done: 1 of 300" in by_header
 
