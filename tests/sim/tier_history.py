@@ -2,7 +2,7 @@
 
 It is the simulation of `simulation.py`, its clients, faults and checks, with topics that keep little on the brokers' disks. Each read of a
 consumer, at any time and at the end from the beginning, is held against what was acknowledged and what others have read. The administrator
-moves replicas: most of those begin behind what the store has, and some of them lead in the end.
+moves replicas: most of those begin behind what the store has, and some of them lead in the end. No object is left that no record names.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import random
 from dataclasses import replace
 from functools import partial
 
+from ottla.broker.tiers.objects import OWNER
+from ottla.protocol.primitives import uuid_to_str
 from tests.sim.clients.connection import Client
 from tests.sim.faults import Faults
 from tests.sim.plan import Plan, choose
@@ -80,6 +82,19 @@ class TierSimulation(Simulation):
         finally:
             changing.cancel()
             self.store.heal()
+
+    async def _quiet(self) -> None:
+        await self._until("each object of the store is named by a record", lambda: not self._unnamed())
+        await super()._quiet()
+
+    def _unnamed(self) -> set[str]:
+        """The objects of segments that no broker knows by the records of `__remote_log_metadata`."""
+        known: set[str] = set()
+        for node in self.cluster.brokers:
+            if node.server is not None and node.server.broker is not None and node.server.broker.tiers is not None:
+                for followed in node.server.broker.tiers.driver.topic._followed.values():
+                    known |= {uuid_to_str(each) for segments in followed.segments.values() for each in segments.by_id}
+        return {name for name in self.store.objects if name != OWNER and not any(each in name for each in known)}
 
     async def _change_store(self) -> None:
         store, chance = self.store, self.chance
