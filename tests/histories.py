@@ -94,6 +94,12 @@ def mutant(text: str, by: str, *patches: Patch) -> Mutant:
     return Mutant(text, patches, frozenset(by.split()))
 
 
+def each_mistake(names: Iterable[str]) -> list[Any]:
+    """Return the parameters of a test of mutants: `make test` has the first, which shows that the histories notice, `make chaos` all."""
+    first, *others = names
+    return [first, *(pytest.param(name, marks=pytest.mark.chaos) for name in others)]
+
+
 def assert_noticed(family: str, name: str, is_noticed: Callable[[str, int], bool], seeds_max: int = SEEDS_MAX) -> None:
     seeds = seeds_for(family, name, seeds_max)
     assert any(is_noticed(name, seed) for seed in seeds), f"{seeds_max} seeds of {family} did not notice: {name}"

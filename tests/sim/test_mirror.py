@@ -17,7 +17,7 @@ from ottla.mirror.positions import MirrorPosition, Positions
 from ottla.mirror.reader import SourceReader
 from ottla.mirror.shares import lane_of
 from ottla.mirror.syncs import SyncStore
-from tests.histories import assert_noticed, by_name, noticed_by
+from tests.histories import assert_noticed, by_name, each_mistake, noticed_by
 from tests.sim.mirror_history import play
 from tests.sim.mirror_model import MirrorBroken
 
@@ -118,9 +118,9 @@ def test_each_record_is_in_the_target_once_and_in_order_or_its_absence_is_said(s
 
 
 MUTANTS = by_name(
+    positions_by_name,
     stale_rows,
     names_raise,
-    positions_by_name,
     no_epochs,
     latest_without_position,
     pairs_of_others,
@@ -130,12 +130,6 @@ MUTANTS = by_name(
 is_noticed = noticed_by(play, MirrorBroken, MUTANTS)
 
 
-#: The first seed that notices these is a long one.
-LONG_SEEDS = ("stale_rows", "no_epochs", "checkpoints_go_forward", "ends_are_not_asked")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.chaos] if name in LONG_SEEDS else []) for name in MUTANTS]
-)
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_a_mistake_is_noticed(name: str) -> None:
     assert_noticed("mirror", name, is_noticed, MUTANT_SEEDS)

@@ -27,7 +27,7 @@ from ottla.storage.segment.segment_file import SegmentFile
 from ottla.storage.segment.segment_indexes import SegmentIndexes
 from ottla.storage.segment.txn_index import TransactionIndex
 from ottla.storage.segment.walk import WALK, ColdBytes
-from tests.histories import Mutant, Patch, assert_noticed
+from tests.histories import Mutant, Patch, assert_noticed, each_mistake
 from tests.sim.directed_histories import storage_histories_of
 
 
@@ -239,7 +239,7 @@ def is_noticed(name: str, seed: int) -> bool:
     return any(Mutant(name, (MUTANTS[name],)).is_noticed(history.run) for history in storage_histories_of(seed))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_the_mutant_is_noticed(name: str) -> None:
     """The same seeds run without a mutant in test_storage_crashes.py."""
     assert_noticed("storage", name, is_noticed)

@@ -13,7 +13,7 @@ from ottla.registry.checking import Question
 from ottla.registry.log import LogPlace, SchemaLog, _Reader
 from ottla.registry.registry import SchemaRegistry
 from tests.effort import seeds
-from tests.histories import assert_noticed, by_name, noticed_by
+from tests.histories import assert_noticed, by_name, each_mistake, noticed_by
 from tests.sim.registry_history import play
 from tests.sim.registry_truth import RegistryBroken
 
@@ -96,6 +96,6 @@ MUTANTS = by_name(no_fence, no_sync, no_lock, cuts_are_not_asked_for, former_sta
 is_noticed = noticed_by(play, RegistryBroken, MUTANTS)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_a_mistake_is_noticed(name: str) -> None:
     assert_noticed("registry", name, is_noticed, MUTANT_SEEDS)

@@ -15,7 +15,7 @@ needs_packages("pyspark", "pyarrow")
 from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.client.producer import WrittenTransaction, end
 from ottla.spark.sink.decisions import Claim, Decisions
-from tests.histories import assert_noticed, by_name, noticed_by
+from tests.histories import assert_noticed, by_name, each_mistake, noticed_by
 from tests.sim.sink_history import play
 from tests.sim.sink_model import SinkBroken
 
@@ -88,6 +88,6 @@ MUTANTS = by_name(
 is_noticed = noticed_by(play, SinkBroken, MUTANTS)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_a_mistake_is_noticed(name: str) -> None:
     assert_noticed("sink", name, is_noticed, MUTANT_SEEDS)

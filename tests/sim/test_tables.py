@@ -15,7 +15,7 @@ from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.table import TableCommit, TableState
 from ottla.tables.translating import END, CommittedSpan, Translator
 from tests.effort import seeds
-from tests.histories import assert_noticed, by_name, noticed_by
+from tests.histories import assert_noticed, by_name, each_mistake, noticed_by
 from tests.sim.table_history import TablesBroken, play
 from tests.sim.table_model import SimStore, SimTable
 
@@ -218,6 +218,6 @@ MUTANTS = by_name(
 is_noticed = noticed_by(play, TablesBroken, MUTANTS)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_a_mistake_is_noticed(name: str) -> None:
     assert_noticed("tables", name, is_noticed)

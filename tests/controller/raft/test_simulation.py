@@ -18,7 +18,7 @@ from tests.controller.raft.cluster import directory_of, make_config, static_vote
 from tests.controller.raft.mutants import MUTANTS, a_restarted_leader_may_vote_in_its_epoch
 from tests.controller.raft.simulation import run
 from tests.effort import seeds
-from tests.histories import Violation, assert_noticed, parts
+from tests.histories import Violation, assert_noticed, each_mistake, parts
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", seeds(50, long=300)))
 FIRST_SEED = int(os.environ.get("RAFT_FIRST_SEED", "0"))
@@ -54,7 +54,7 @@ def is_noticed(name: str, seed: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_the_simulation_notices(name: str) -> None:
     assert_noticed("raft", name, is_noticed)
 

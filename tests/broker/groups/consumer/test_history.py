@@ -30,7 +30,7 @@ from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, replayed
 from tests.effort import seeds
-from tests.histories import Mutant, Patch, assert_noticed, parts, play
+from tests.histories import Mutant, Patch, assert_noticed, each_mistake, parts, play
 
 STEPS = 60
 REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -229,7 +229,7 @@ def is_noticed(name: str, seed: int) -> bool:
     return Mutant(name, (MUTANTS[name],)).is_noticed(lambda: run(seed))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_a_known_mistake_is_noticed(name: str) -> None:
     assert_noticed("one consumer group", name, is_noticed)
 
