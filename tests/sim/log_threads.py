@@ -132,7 +132,7 @@ def remove_what_another_has_counted(
                 self.offsets.append(offset)
                 self._unsynced = offset
             else:
-                self._files.remove(self._path(offset))
+                self._files.remove(self.path(offset))
 
 
 MUTANTS: dict[str, tuple[Patch, ...]] = {

@@ -85,7 +85,7 @@ async def registry(
     if acl is not None and users is None:
         raise CommandFailed("--acl needs --users", "permissions are for the names of logins", USAGE)
     host, port = read_address("--listen", listen, is_own=True)
-    reached = read_address("--advertise", advertise) if advertise is not None else (_own_name(host), port)
+    reached = read_address("--advertise", advertise, is_own=True) if advertise is not None else (_own_name(host), port)
     need_extra("registry", "the registry")
     # Imported late: no other command needs HTTP, TLS and the server.
     from ottla.registry import server

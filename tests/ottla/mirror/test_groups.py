@@ -111,7 +111,7 @@ def test_checkpoints_begin_again_with_a_topic_that_was_deleted_and_created_again
     commit(mirror, group, topic, 40)
     mirror.once()
     assert checkpoints(mirror, group)[1:] == [(30, 0), (40, 10)]
-    assert f"group {group}: 1 of 1 offsets were set" in run_here(*offsets).err
+    assert f"group {group}: set 1 of 1 offset" in run_here(*offsets).err
     assert committed(mirror, group) == {(remote, 0): 10}
     # The new topic of the source is longer: no offset goes back.
     delete(mirror.west, topic)
@@ -185,7 +185,7 @@ def test_the_offsets_are_shown_and_set_where_the_source_is_gone(mirror: Mirror) 
     }
     assert "nothing was changed" in run_here(*asked, "--set", "--dry-run").err
     assert committed(mirror, group) == {}
-    assert f"group {group}: 1 of 1 offsets were set" in run_here(*asked, "--set").err
+    assert f"group {group}: set 1 of 1 offset" in run_here(*asked, "--set").err
     assert committed(mirror, group) == {(f"west.{topic}", 0): 2}
     unknown = run_here("mirror", "offsets", "west", f"{group}x", "-b", mirror.east.bootstrap)
     assert (unknown.code, f"'{group}'" in unknown.err) == (1, True)
