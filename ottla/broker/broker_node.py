@@ -221,6 +221,7 @@ class BrokerNode:
             self._writes, open_store,
         )  # fmt: skip
         self.components.tiers = tiers.fetches
+        self.share_leaders.remote_reads = tiers.fetches.reads
         return tiers
 
     def _led(self) -> Iterator[Led]:

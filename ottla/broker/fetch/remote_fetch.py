@@ -7,18 +7,14 @@ memory. A follower that is so far behind gets OFFSET_MOVED_TO_TIERED_STORAGE ins
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from ottla.broker.fetch.handler import DONE, DelayedFetch, DelayedReply, PendingFetch
 from ottla.broker.fetch.reader import Moved, Row, failed
-from ottla.broker.replication.partition import Partition
 from ottla.broker.tiers.tier_reads import TieredRecords, TierReads
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from ottla.server.network.context import Reply
-
-log = logging.getLogger(__name__)
 
 
 class RemoteFetch(DelayedReply):
@@ -39,23 +35,16 @@ class RemoteFetch(DelayedReply):
         self._wanted, partition, self._log = moved
         self._offset = self._wanted.fetch_offset
         self._found: TieredRecords | KafkaError | None = None
-        fetch.reader.broker.world.spawn(self._read(tiers, partition), f"remote fetch of {partition}")
+        reader = fetch.reader
+        max_bytes = min(self._wanted.max_bytes, reader.max_bytes)
+        work = tiers.read(partition, self._log, self._offset, max_bytes, read_committed=reader.read_committed)
+        tiers.begin(partition, work, self._read)
 
     def wake(self) -> None:
         """The reply waits for the store, whatever comes in other partitions."""
 
-    async def _read(self, tiers: TierReads, partition: Partition) -> None:
-        reader, wanted = self.reader, self._wanted
-        max_bytes = min(wanted.max_bytes, reader.max_bytes)
-        try:
-            self._found = await tiers.read(
-                partition, self._log, self._offset, max_bytes, read_committed=reader.read_committed
-            )
-        except KafkaError as error:
-            self._found = error
-        except Exception:
-            log.exception("A remote fetch of %s has failed", partition)
-            self._found = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    def _read(self, found: TieredRecords | KafkaError) -> None:
+        self._found = found
         if self._slot != DONE:
             self.expire()
 

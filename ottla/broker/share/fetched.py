@@ -91,12 +91,16 @@ _LAST_OFFSET_DELTA_AT = 23
 class Fetched:
     """Complete record batches; `spans` has those that matter, the others are never looked at."""
 
-    __slots__ = ("counted_bytes", "ends", "offset", "records", "spans")
+    __slots__ = ("counted_bytes", "ends", "offset", "records", "spans", "transactions")
 
-    def __init__(self, offset: int, records: memoryview, enough_at: int) -> None:
+    def __init__(
+        self, offset: int, records: memoryview, enough_at: int, transactions: Sequence[AbortedTxn] | None = None
+    ) -> None:
         """Read from `offset` on. The batches behind the one that has `enough_at` will not be acquired."""
         self.offset = offset
         self.records = records
+        #: The aborted transactions in them; None: the local log knows.
+        self.transactions = transactions
         #: The bytes that count for the minimum; the limit of bytes if there are more, as in broker/fetch/reader.py.
         self.counted_bytes = len(records)
         self.spans: list[Span] = []

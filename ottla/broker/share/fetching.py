@@ -28,7 +28,7 @@ def failed(index: int, error: KafkaError) -> PartitionData:
 
 
 def for_member(error: KafkaError | StorageFailure) -> KafkaError:
-    """Return the error of a read that members know. What is in remote storage alone is not read here (docs/TIERS.md); they ask again."""
+    """Return the error of a read that members know. Without remote storage, what is there alone cannot be read; they ask again."""
     if isinstance(error, StorageFailure) or error.code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     return error

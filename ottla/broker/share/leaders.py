@@ -24,6 +24,7 @@ from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.group_settings import BY_DURATION, EARLIEST, GroupSettingsView, ShareGroupSettings, duration_ms
 from ottla.broker.share.in_flight import AcknowledgeType
 from ottla.broker.share.led_partition import DeadLetters, LedSharePartition
+from ottla.broker.share.remote_records import RemoteReads
 from ottla.broker.share.share_partition import Acknowledgement
 from ottla.broker.share.share_session import SessionKey, ShareSession, ShareSessions, TopicIdPartition
 from ottla.broker.share.share_state import Persister, SharePartitionKey
@@ -64,6 +65,7 @@ class ShareLeaders:
         self.persister = persister
         self.dead_letters: DeadLetters = dead_letters
         self.counts = dead_letters.counts
+        self.remote_reads: RemoteReads | None = None
         self.sessions = ShareSessions(
             lambda: configs["group.share.max.share.sessions"], self.release_session, self._group_unused
         )
@@ -105,16 +107,31 @@ class ShareLeaders:
                 self._end([led])
             led = LedSharePartition(SharePartitionKey(group_id, *at), partition, self)
             self._led.setdefault(at, {})[group_id] = led
-            led.load(partial(self._reset, context))
+            led.load(partial(self._reset, context, partition))
         return led
 
-    def _reset(self, context: RequestContext, log: Log, policy: str, found: Found) -> None:
+    def _reset(self, context: RequestContext, partition: Partition, log: Log, policy: str, found: Found) -> None:
         """Find the first offset of a group by share.auto.offset.reset."""
         if not policy.startswith(BY_DURATION):
             found(log.log_start_offset if policy == EARLIEST else log.high_watermark)
             return
-        since_ms = self.clock.wall_ms() - duration_ms(policy.removeprefix(BY_DURATION))
-        search = lookup.offset_for_timestamp(log, max(0, since_ms), Turn())
+        since_ms = max(0, self.clock.wall_ms() - duration_ms(policy.removeprefix(BY_DURATION)))
+        if self.remote_reads is None or log.log_start_offset >= log.local_start_offset:
+            self._search(context, log, since_ms, found)
+            return
+
+        def then(first: tuple[int, int, int] | KafkaError | None) -> None:
+            if first is None:
+                self._search(context, log, since_ms, found)
+            else:
+                found(first if isinstance(first, KafkaError) else first[1])
+
+        work = self.remote_reads.search(partition, log, since_ms)
+        self.remote_reads.begin(partition, work, then)
+
+    def _search(self, context: RequestContext, log: Log, since_ms: int, found: Found) -> None:
+        """Find the first offset of a group by time, on the disk."""
+        search = lookup.offset_for_timestamp(log, since_ms, Turn())
 
         def then(first: tuple[int, int, int] | None) -> None:
             found(log.high_watermark if first is None else min(first[1], log.high_watermark))

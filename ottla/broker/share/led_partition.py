@@ -23,6 +23,7 @@ from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetched import Acquired, Fetched, Limits
 from ottla.broker.share.group_settings import EARLIEST, ShareGroupSettings
 from ottla.broker.share.in_flight import Run
+from ottla.broker.share.remote_records import RemoteBatches, RemoteReads, RemoteRecords
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, Update
 from ottla.broker.share.share_state import (
     UNINITIALIZED_START_OFFSET,
@@ -37,7 +38,7 @@ from ottla.server.clock import Clock, TimerWheel
 from ottla.server.metrics import Histogram
 from ottla.server.network.context import Reply
 from ottla.server.tasks import isolated
-from ottla.storage.log.log import Log
+from ottla.storage.log.log import Log, Read
 
 #: The client's error for each of the share coordinator; for others it is UNKNOWN_SERVER_ERROR.
 CLIENT_ERRORS = {
@@ -80,6 +81,8 @@ class Leadership(Protocol):
     persister: Persister
     counts: ShareCounts
     dead_letters: DeadLetters
+    #: None where remote.log.storage.system.enable is false.
+    remote_reads: RemoteReads | None
 
     def settings_of(self, group_id: str) -> ShareGroupSettings: ...
 
@@ -96,7 +99,7 @@ class LedSharePartition:
     """A share partition from its loading to the end of its leadership."""
 
     __slots__ = (
-        "_is_burying", "_is_watching", "_leadership", "_slot", "_timer_ms", "batch_sizes", "error", "key", "leader_epoch", "partition",
+        "_is_burying", "_is_watching", "_leadership", "_remote", "_slot", "_timer_ms", "batch_sizes", "error", "key", "leader_epoch", "partition",
         "phase", "state", "timed_out", "waiting",
     )  # fmt: skip
 
@@ -115,6 +118,8 @@ class LedSharePartition:
         #: The records of each batch at its first delivery.
         self.batch_sizes = Histogram()
         self._leadership = leadership
+        reads = leadership.remote_reads
+        self._remote = RemoteRecords(reads, partition, partial(leadership.wakeups.schedule, self)) if reads else None
         self._is_burying = False
         self._is_watching = False
         self._timer_ms: int | None = None
@@ -220,16 +225,21 @@ class LedSharePartition:
     def read(self, max_bytes: int, max_records: int) -> Fetched | None:
         """Return the records that could be acquired of a partition that has more.
 
-        None: its offset is in a gap of compaction at the end.
+        None: its offset is in a gap of compaction at the end, or the records are being read from remote storage.
         """
-        log, state = self.partition.leader_log, self.state
+        log, state, settings = self.partition.leader_log, self.state, self._settings()
         assert log is not None
-        offset, end = state.next_fetch_offset, self._readable_end(log, self._settings())
-        found = log.read(offset, max_bytes=max_bytes, up_to_offset=end)
+        offset, end = state.next_fetch_offset, self._readable_end(log, settings)
         self.partition.reads += 1
-        if not found.records:
+        found: Read | RemoteBatches | None
+        if self._remote is not None and offset < log.local_start_offset:
+            found = self._remote.read(log, offset, end, max_bytes, read_committed=settings.read_committed)
+        else:
+            found = log.read(offset, max_bytes=max_bytes, up_to_offset=end)
+        if found is None or not found.records:
             return None
-        fetched = Fetched(offset, found.records, max(offset, state.in_flight.end) + max_records)
+        aborted = found.aborted if isinstance(found, RemoteBatches) else None
+        fetched = Fetched(offset, found.records, max(offset, state.in_flight.end) + max_records, aborted)
         if found.next_offset < end:
             fetched.counted_bytes = max(max_bytes, len(found.records))
         return fetched
@@ -240,7 +250,10 @@ class LedSharePartition:
         assert log is not None and fetched.offset == self.state.next_fetch_offset
         aborted = []
         if self._settings().read_committed:
-            aborted = fetched.aborted(log.segments.aborted_transactions(fetched.offset, fetched.spans[-1].last + 1))
+            transactions = fetched.transactions
+            if transactions is None:
+                transactions = log.segments.aborted_transactions(fetched.offset, fetched.spans[-1].last + 1)
+            aborted = fetched.aborted(transactions)
         now_ms = self._leadership.clock.mono_ms()
         acquired = self.state.acquire(
             member_id,

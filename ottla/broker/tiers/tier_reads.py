@@ -7,8 +7,8 @@ clients retry, KAFKA_STORAGE_ERROR: a consumer must not reset its offset because
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
@@ -55,7 +55,7 @@ class TierReads:
     """Reads of the partitions that this broker leads, or follows."""
 
     def __init__(self, world: World, configs: BrokerConfigs, driver: TierDriver, counts: TierCounts) -> None:
-        self._configs, self._driver, self._counts = configs, driver, counts
+        self._world, self._configs, self._driver, self._counts = world, configs, driver, counts
         self._calls = StoreCalls(world, "tier reads", configs[READERS])
         self._chunks = Chunks(KEPT_BYTES)
 
@@ -130,6 +130,22 @@ class TierReads:
             log.warning("%s cannot be searched in remote storage: %s", partition, fault)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
         return None
+
+    def begin(self, partition: Partition, work: Coroutine[Any, Any, T], done: Callable[[T | KafkaError], None]) -> None:
+        """Call `done` with what a read or a search of the partition has found, or with its error, whatever that is."""
+
+        async def run() -> None:
+            found: T | KafkaError
+            try:
+                found = await work
+            except KafkaError as error:
+                found = error
+            except Exception:
+                log.exception("A remote read of %s has failed", partition)
+                found = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            done(found)
+
+        self._world.spawn(run(), f"remote read of {partition}")
 
     def searches_of(self, replicas: Replicas, request: ListOffsetsRequest) -> dict[tuple[str, int], RemoteSearch]:
         """Return the searches by time of a request that begin in remote storage."""
