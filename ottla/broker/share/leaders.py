@@ -24,7 +24,7 @@ from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.group_settings import BY_DURATION, EARLIEST, GroupSettingsView, ShareGroupSettings, duration_ms
 from ottla.broker.share.in_flight import AcknowledgeType
 from ottla.broker.share.led_partition import DeadLetters, LedSharePartition
-from ottla.broker.share.remote_records import RemoteReads
+from ottla.broker.share.remote_records import TieredReads
 from ottla.broker.share.share_partition import Acknowledgement
 from ottla.broker.share.share_session import SessionKey, ShareSession, ShareSessions, TopicIdPartition
 from ottla.broker.share.share_state import Persister, SharePartitionKey
@@ -65,7 +65,7 @@ class ShareLeaders:
         self.persister = persister
         self.dead_letters: DeadLetters = dead_letters
         self.counts = dead_letters.counts
-        self.remote_reads: RemoteReads | None = None
+        self.remote_reads: TieredReads | None = None
         self.sessions = ShareSessions(
             lambda: configs["group.share.max.share.sessions"], self.release_session, self._group_unused
         )

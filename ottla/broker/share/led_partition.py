@@ -23,7 +23,7 @@ from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetched import Acquired, Fetched, Limits
 from ottla.broker.share.group_settings import EARLIEST, ShareGroupSettings
 from ottla.broker.share.in_flight import Run
-from ottla.broker.share.remote_records import RemoteBatches, RemoteReads, RemoteRecords
+from ottla.broker.share.remote_records import RemoteBatches, RemoteRecords, TieredReads
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, Update
 from ottla.broker.share.share_state import (
     UNINITIALIZED_START_OFFSET,
@@ -82,7 +82,7 @@ class Leadership(Protocol):
     counts: ShareCounts
     dead_letters: DeadLetters
     #: None where remote.log.storage.system.enable is false.
-    remote_reads: RemoteReads | None
+    remote_reads: TieredReads | None
 
     def settings_of(self, group_id: str) -> ShareGroupSettings: ...
 

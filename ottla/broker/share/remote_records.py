@@ -2,7 +2,7 @@
 
 A share fetch that finds its records there begins a read and waits like one that finds none; it is woken when they have come. One read is
 under way for a share partition at a time, for all of its members. If max_wait_ms is over before, the next fetch finds the records here. They are of
-one log, one offset and one isolation level, and answer no other question: whoever acquires them looks at the state as it is then.
+one log, one offset and one isolation level, and answer no other question: a fetch that acquires them looks at the state as it is then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TieredBatches(Protocol):
     def aborted(self) -> list[AbortedTxn]: ...
 
 
-class RemoteReads(Protocol):
+class TieredReads(Protocol):
     """The interface to the reads of remote storage (broker/tiers/tier_reads.py). Both raise KafkaError."""
 
     def read(
@@ -54,7 +54,7 @@ class RemoteBatches(NamedTuple):
 
 
 class _Question(NamedTuple):
-    """What a read was begun for."""
+    """The question that a read was begun for."""
 
     log: Log
     offset: int
@@ -62,11 +62,11 @@ class _Question(NamedTuple):
 
 
 class RemoteRecords:
-    """What was read last of remote storage for a share partition."""
+    """The records that were read last from remote storage for a share partition."""
 
     __slots__ = ("_changed", "_found", "_partition", "_question", "_reads")
 
-    def __init__(self, reads: RemoteReads, partition: Partition, changed: Callable[[], None]) -> None:
+    def __init__(self, reads: TieredReads, partition: Partition, changed: Callable[[], None]) -> None:
         """Take `changed`, which is called when a read has ended."""
         self._reads, self._partition, self._changed = reads, partition, changed
         self._question: _Question | None = None

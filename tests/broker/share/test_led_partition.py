@@ -15,7 +15,7 @@ from ottla.broker.share.fetching import Results, ShareFetching
 from ottla.broker.share.group_settings import ShareGroupSettings
 from ottla.broker.share.in_flight import RecordState, Run
 from ottla.broker.share.led_partition import LedSharePartition, Phase
-from ottla.broker.share.remote_records import RemoteReads
+from ottla.broker.share.remote_records import TieredReads
 from ottla.broker.share.share_partition import Acknowledgement, ShareSettings
 from ottla.broker.share.share_session import TopicIdPartition
 from ottla.broker.share.share_state import SharePartitionKey
@@ -53,7 +53,7 @@ class Broker:
         #: What is to have dead letters, and what is called when they are written.
         self.burials: list[tuple[list[Run], Callable[[], None]]] = []
         self.dead_letters = self
-        self.remote_reads: RemoteReads | None = None
+        self.remote_reads: TieredReads | None = None
         self.has_dead_letters = False
         self.over: list[LedSharePartition] = []
         self.read_committed = False

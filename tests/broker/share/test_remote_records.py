@@ -138,7 +138,7 @@ def test_records_that_the_log_has_deleted_while_they_were_read_are_not_delivered
     assert acquired(answer) == [(1, 2, 1)]
 
 
-def test_what_comes_back_to_a_broker_that_leads_in_another_epoch_is_delivered_to_nobody(broker: Broker) -> None:
+def test_what_comes_back_to_a_broker_that_leads_in_another_epoch_is_not_delivered(broker: Broker) -> None:
     broker.produce(b"a")
     reads = tiered(broker, 1)
     answer = broker.fetch("m", WAIT_MS)
