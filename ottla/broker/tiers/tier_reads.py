@@ -168,13 +168,23 @@ class TierReads:
     ) -> None:
         """Complete the reply with what `then` answers to the findings, unless it is cancelled."""
         found: dict[tuple[str, int], tuple[int, int, int] | KafkaError | None] = {}
-        for key, search in searches.items():
-            if reply.cancelled:
-                return
-            try:
-                found[key] = await self.search(search.partition, search.log, search.timestamp)
-            except KafkaError as error:
-                found[key] = error
+        searched_to: dict[tuple[str, int], int] = {}
+        left = searches
+        while left:
+            for key, search in left.items():
+                if reply.cancelled:
+                    return
+                searched_to[key] = search.log.local_start_offset
+                try:
+                    found[key] = await self.search(search.partition, search.log, search.timestamp)
+                except KafkaError as error:
+                    found[key] = error
+            # What retention has taken from a disk meanwhile was neither searched in the store, nor will it be on the disk.
+            left = {
+                key: search
+                for key, search in searches.items()
+                if found[key] is None and search.log.local_start_offset != searched_to[key]
+            }
         reply.follow(then(found))
 
     def _found(self, partition: Partition, own: Log, offset: int) -> FoundSegment:
@@ -193,13 +203,15 @@ class TierReads:
         """Return the aborted transactions of [start, end): their markers may be in later segments, and those on the local disk."""
         segments, place = self._driver.segments_of(partition), place_of_partition(partition)
         assert segments is not None
-        ahead = [each.segment for each in segments.in_lineage(start, lineage_of(own))]
-        readers = [
-            RemoteSegmentReader(store, self._chunks, place, each)
-            for each in ahead
-            if each.start < own.local_start_offset
-        ]
-        found, is_all = await self._calls.run(self._configs[CALL_TIMEOUT], aborted_between, readers, start, end)
+        is_all, local_start = False, -1
+        # Retention may take segments from the disk during the wait: their markers are then neither among those that were read nor here.
+        while not is_all and local_start != own.local_start_offset:
+            local_start = own.local_start_offset
+            ahead = (each.segment for each in segments.in_lineage(start, lineage_of(own)))
+            readers = [
+                RemoteSegmentReader(store, self._chunks, place, each) for each in ahead if each.start < local_start
+            ]
+            found, is_all = await self._calls.run(self._configs[CALL_TIMEOUT], aborted_between, readers, start, end)
         if not is_all:
             known = set(found)
             found += [each for each in own.segments.aborted_transactions(start, end) if each not in known]

@@ -9,7 +9,8 @@ import pytest
 
 from ottla.broker.tiers.objects import TierFailure
 from ottla.broker.tiers.remote_segments import RemoteSegments
-from ottla.broker.tiers.tier_reads import READERS, TierReads
+from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
+from ottla.broker.tiers.tier_reads import READERS, RemoteSearch, TierReads
 from tests.broker.tiers.test_remote_segments import put, segment
 
 
@@ -28,3 +29,67 @@ def test_an_offset_that_no_segment_has_is_not_stepped_over() -> None:
     assert reads._found(nothing, own, 20).segment.start == 20
     with pytest.raises(TierFailure, match="no remote segment has it"):
         reads._found(nothing, own, 10)
+
+
+class Disk:
+    """A log whose local start moves while the store is asked for the first time."""
+
+    def __init__(self, local_start_offset: int, later: int) -> None:
+        self.epochs = SimpleNamespace(entries=[(0, 0)])
+        self.log_start_offset, self.log_end_offset = 0, 40
+        self.local_start_offset = local_start_offset
+        self.later = later
+        self.config = SimpleNamespace(max_decompressed_message_bytes=1)
+        self.segments = SimpleNamespace(aborted_transactions=lambda start, end: [])
+        self.asked: list[list[int]] = []
+
+
+class Store:
+    """Notes which segments each call looks at."""
+
+    def __init__(self, own: Disk, has: int) -> None:
+        self.own, self.has = own, has
+
+    async def run(self, timeout_ms: int, call: Any, *given: Any) -> Any:
+        readers = given[0] if isinstance(given[0], list) else [call.__self__]
+        starts = [reader.segment.start for reader in readers]
+        self.own.asked.append(starts)
+        self.own.local_start_offset = self.own.later
+        if given[0] is readers:
+            return [], self.has in starts
+        return (1, self.has, 0) if self.has in starts else None
+
+
+def reads_of(own: Disk, has: int) -> TierReads:
+    segments = RemoteSegments()
+    put(segments, segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29))
+
+    async def store() -> object:
+        return object()
+
+    driver: Any = SimpleNamespace(segments_of=lambda partition: segments, store=store)
+    configs: Any = {READERS: 1, CALL_TIMEOUT: 1}
+    counts: Any = SimpleNamespace(add=lambda *given: None)
+    calls: Any = Store(own, has)
+    made = TierReads(calls, configs, driver, counts)
+    made._calls = calls
+    return made
+
+
+PARTITION: Any = SimpleNamespace(topic="t", index=0, topic_id=bytes(16))
+
+
+async def test_markers_of_segments_that_leave_the_disk_during_the_wait_are_looked_for_in_the_store() -> None:
+    own: Any = Disk(10, later=30)
+    store: Any = object()
+    await reads_of(own, has=20)._aborted(PARTITION, own, store, 0, 10)
+    assert own.asked == [[0], [0, 10, 20]]
+
+
+async def test_a_search_goes_on_in_the_store_where_segments_left_the_disk_meanwhile() -> None:
+    own: Any = Disk(10, later=30)
+    answers: list[Any] = []
+    reply: Any = SimpleNamespace(cancelled=False, follow=answers.append)
+    then: Any = dict
+    await reads_of(own, has=20).search_all({("t", 0): RemoteSearch(PARTITION, own, 5)}, reply, then)
+    assert own.asked[0] == [0] and answers == [{("t", 0): (1, 20, 0)}]
