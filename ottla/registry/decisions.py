@@ -242,14 +242,16 @@ def _next_id(state: RegistryState, context: str) -> int:
 
 def delete_version(state: RegistryState, subject: str, number: int, *, permanent: bool) -> tuple[int, list[Record]]:
     """Return the number of the version that is deleted, and the record."""
-    check_writable(state, subject)
-    if not state.versions(subject, deleted=True) or (not permanent and not state.versions(subject)):
-        raise RegistryError("subject", subject)
-    version = state.version(subject, number, deleted=True)
+    version = state.version(subject, number, deleted=number != LATEST)  # the latest one is never one that is deleted
     if version is None:
-        raise RegistryError("version", number)
+        raise (
+            RegistryError("version", number)
+            if state.versions(subject, deleted=True)
+            else RegistryError("subject", subject)
+        )
     if version.deleted and not permanent:
         raise RegistryError("version_soft_deleted", subject, version.version)
+    check_writable(state, subject)
     if permanent and not version.deleted:
         raise RegistryError("version_not_soft_deleted", subject, version.version)
     _check_referrers(state, version, deleted=permanent)

@@ -104,6 +104,14 @@ def test_soft_deletion_hides_versions_and_keeps_ids_readable(book: Book) -> None
     assert book.take(decisions.delete_subject(book.state, "a", permanent=False)) == [1]
     with rejected(40404):
         decisions.delete_subject(book.state, "a", permanent=False)
+    # Of a subject that is deleted as a whole: its versions are known, and the latest one is none of them.
+    with rejected(40406):
+        decisions.delete_version(book.state, "a", 1, permanent=False)
+    for number, permanent in ((-1, False), (-1, True), (7, False)):
+        with rejected(40402):
+            decisions.delete_version(book.state, "a", number, permanent=permanent)
+    with rejected(40401):
+        decisions.delete_version(book.state, "b", 1, permanent=False)
     assert book.state.subjects() == []
     assert book.state.subjects(deleted=True) == ["a"]
     # The same schema comes back with its id under a new version, and the deleted version gives way.
