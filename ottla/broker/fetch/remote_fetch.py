@@ -57,7 +57,7 @@ class RemoteFetch(DelayedReply):
             found = self._found
             if isinstance(found, KafkaError):
                 rows[index] = wanted, partition, None, None, failed(wanted.index, found.code)
-            elif found is not None and self._offset >= own.log_start_offset:
+            elif found is not None and found.records and self._offset >= own.log_start_offset:
                 listed = [AbortedTransaction(each.producer_id, each.first_offset) for each in found.aborted]
                 with_aborted = (
                     PartitionData(partition_index=wanted.index, aborted_transactions=listed) if listed else None

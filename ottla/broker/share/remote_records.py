@@ -87,7 +87,7 @@ class RemoteRecords:
             if isinstance(found, KafkaError):
                 if question.offset == offset:
                     raise found
-            elif found is not None and question.offset <= offset:
+            elif found is not None and found.records and question.offset <= offset:
                 batches = _between(found, offset, end, max_bytes)
                 if batches.records:
                     self._question, self._found = question, found

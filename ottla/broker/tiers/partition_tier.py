@@ -71,6 +71,8 @@ class PartitionTier:
     def __init__(self, name: str) -> None:
         self._name = name
         self.is_busy = False
+        #: When the last copy began (monotonic, ms).
+        self.copied_ms = float("-inf")
         #: Why segments are neither copied nor deleted; empty if they are.
         self.waits = ""
         #: Rounds that have failed one after the other.

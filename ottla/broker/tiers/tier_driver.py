@@ -47,10 +47,11 @@ from ottla.broker.tiers.remote_segments import (
     lineage_of,
     started,
 )
+from ottla.broker.tiers.tier_quota import COPIES, TierQuota
 from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.internal_topics.remote_log_records import RemoteLogRecord
-from ottla.server.clock import pause
+from ottla.server.clock import TimerHandle, pause
 from ottla.server.workers import Priority
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
@@ -95,6 +96,8 @@ class TierDriver:
         self._store: TierStore | None = None
         self._is_ours = False
         self._calls = StoreCalls(world, "tier copies", configs[COPIERS])
+        self.copy_quota = TierQuota(configs, world.clock, COPIES)
+        self._resume: TimerHandle | None = None
         #: The state of each partition that this broker leads, by topic id and index.
         self._partitions: dict[tuple[bytes, int], PartitionTier] = {}
         self._all = PartitionTier("all topics")
@@ -112,6 +115,8 @@ class TierDriver:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._resume is not None:
+            self._resume.cancel()
         self.topic.close()
 
     @property
@@ -192,9 +197,14 @@ class TierDriver:
             tier = self._partitions[key] = PartitionTier(str(partition))
         return tier
 
+    def _copied_ms(self, partition: Partition) -> float:
+        tier = self._partitions.get((partition.topic_id, partition.index))
+        return float("-inf") if tier is None else tier.copied_ms
+
     async def _round(self) -> None:
         self._counts.keep(self._tiered.names)
-        tiered = list(self._replicas_with_tier())
+        # Under a quota the one whose last copy is the longest ago comes first.
+        tiered = sorted(self._replicas_with_tier(), key=lambda each: self._copied_ms(each[0]))
         await self.topic.follow((partition.topic_id, partition.index) for partition, _ in tiered)
         for partition, own in tiered:
             segments = self.segments_of(partition)
@@ -220,8 +230,10 @@ class TierDriver:
             while led.still_holds and (segments := self.segments_of(led.partition)) is not None:
                 learn(led.log, segments)
                 candidate = self._candidate(led.log)
-                if candidate is None:
+                if candidate is None or self._is_throttled():
                     break
+                tier.copied_ms = self._world.clock.mono_ms()
+                self.copy_quota.take(candidate.remote.size)
                 await self._copy(led, candidate)
             tier.succeeded()
         except (TierFailure, KafkaError, StorageFailure, OSError) as fault:
@@ -231,6 +243,16 @@ class TierDriver:
             log.exception("Remote storage of %s has failed", led.partition)
         finally:
             tier.is_busy = False
+
+    def _is_throttled(self) -> bool:
+        """Return whether the quota of copies is used up. A round begins when it is not any more."""
+        wait_ms = self.copy_quota.wait_ms()
+        if wait_ms:
+            self.copy_quota.throttled(wait_ms)
+            if self._resume is not None:
+                self._resume.cancel()
+            self._resume = self._world.clock.call_later(min(wait_ms, self._configs[INTERVAL]), self._due.set)
+        return wait_ms > 0
 
     # -- Copies ------------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,10 @@ from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_reading import Chunks, RemoteRead, RemoteSegmentReader, aborted_between
 from ottla.broker.tiers.remote_segments import FoundSegment, lineage_of
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, place_of_partition
+from ottla.broker.tiers.tier_quota import FETCHES, TierQuota
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.server.clock import pause
 from ottla.server.network.context import Answer, Reply
 from ottla.server.world import World
 from ottla.storage.log.log import Log
@@ -58,6 +60,7 @@ class TierReads:
         self._world, self._configs, self._driver, self._counts = world, configs, driver, counts
         self._calls = StoreCalls(world, "tier reads", configs[READERS])
         self._chunks = Chunks(KEPT_BYTES)
+        self.quota = TierQuota(configs, world.clock, FETCHES)
 
     @property
     def wait_ms(self) -> int:
@@ -68,11 +71,16 @@ class TierReads:
     async def read(
         self, partition: Partition, own: Log, offset: int, max_bytes: int, *, read_committed: bool
     ) -> TieredRecords:
-        """Return batches from the one with `offset` on, at least one.
+        """Return batches from the one with `offset` on, at least one; none if the quota is used up, and stays so for `wait_ms`.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE if the log does not start before the offset any more; KAFKA_STORAGE_ERROR.
         """
+        if throttle_ms := self.quota.wait_ms():
+            self.quota.throttled(throttle_ms)
+            await pause(self._world.clock, min(throttle_ms, self.wait_ms))
+            if self.quota.wait_ms():
+                return TieredRecords(b"", [])
         self._counts.add(partition.topic, TierCount.FETCHES)
         try:
             found = self._found(partition, own, offset)
@@ -84,6 +92,9 @@ class TierReads:
             read: RemoteRead = await self._calls.run(
                 timeout_ms, reader.read, max(offset, found.segment.start), found.agreed_to, size
             )
+            if not read.records:
+                raise TierFailure("no batch of its segment has it")
+            self.quota.take(len(read.records))
             aborted: list[AbortedTxn] = []
             if read_committed:
                 aborted = await self._aborted(partition, own, store, offset, read.next_offset)

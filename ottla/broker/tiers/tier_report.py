@@ -75,6 +75,7 @@ def tier_metrics(driver: TierDriver, counts: TierCounts, wall_ms: int) -> Iterat
     )
     waits = [Sample({"topic": topic}, any(each.waits for each in found)) for topic, found in seen.items()]
     yield Family(TIER_WAITS, GAUGE, WAITS_DOC, waits)
+    yield from driver.copy_quota.metrics()
 
 
 def _seen(driver: TierDriver, led: LedLog, tier: PartitionTier, wall_ms: int) -> _Seen:
@@ -122,4 +123,6 @@ def _quiet_reason(driver: TierDriver, led: LedLog, lag: CopyLag) -> str:
     end = own.segments.next_base(first)
     if end is not None and own.last_stable_offset < end <= own.high_watermark:
         return f"a transaction has not ended at offset {own.last_stable_offset}"
+    if driver.copy_quota.wait_ms():
+        return f"{driver.copy_quota.properties.limit} is used up for now"
     return ""

@@ -156,7 +156,7 @@ REJECTED: dict[str, RejectedProperty] = {
 
 #: Whole families without effect, because their feature is missing. Rows of `REJECTED` and names that are used are excepted.
 FAMILIES: dict[str, str] = {
-    "remote.": "parts of tiered storage that are Java classes, their threads, or quotas of it",
+    "remote.": "parts of tiered storage that are Java classes, or their threads",
     "log.remote.": "tiered storage: full segments are copied without a lag",
     "group.consumer.": "assignments of consumer groups are computed off the event loop if they are large",
     "group.share.": "share groups",
@@ -173,6 +173,12 @@ READ_OF_FAMILIES = frozenset(
 ) | {
     "remote.fetch.max.wait.ms",
     "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.copy.max.bytes.per.second",
+    "remote.log.manager.copy.quota.window.num",
+    "remote.log.manager.copy.quota.window.size.seconds",
+    "remote.log.manager.fetch.max.bytes.per.second",
+    "remote.log.manager.fetch.quota.window.num",
+    "remote.log.manager.fetch.quota.window.size.seconds",
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.manager.task.interval.ms",
     "remote.log.reader.threads",

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.share.remote_records import RemoteRecords
-from ottla.broker.tiers.tier_reads import READERS, TierReads
+from ottla.broker.tiers.tier_reads import TierReads
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.clock import TICK_MS
@@ -43,14 +43,14 @@ class HeldReads:
         self.first: tuple[int, int, int] | None = None
         self.aborted: list[AbortedTxn] = []
         self._held: list[Callable[[], None]] = []
-        self._kept = {at: bytes(log.read(at, max_bytes=1 << 20).records) for at in range(local_start)}
+        self.kept = {at: bytes(log.read(at, max_bytes=1 << 20).records) for at in range(local_start)}
         log.local_start_offset = local_start
 
     async def read(self, partition: Partition, own: Log, offset: int, max_bytes: int, *, read_committed: bool) -> Kept:
         self.offsets.append(offset)
         if self.fault is not None:
             raise self.fault
-        return Kept(self._kept[offset], self.aborted if read_committed else [])
+        return Kept(self.kept[offset], self.aborted if read_committed else [])
 
     async def search(self, partition: Partition, own: Log, timestamp: int) -> tuple[int, int, int] | None:
         return self.first
@@ -192,6 +192,20 @@ def test_a_store_that_is_away_is_an_error_and_the_next_fetch_tries_again(broker:
     assert acquired(answer) == [(0, 0, 1)]
 
 
+def test_a_read_without_records_because_of_the_quota_is_begun_again_and_is_no_error(broker: Broker) -> None:
+    broker.produce(b"a")
+    reads = tiered(broker, 1)
+    kept, reads.kept[0] = reads.kept[0], b""
+    answer = broker.fetch("m", WAIT_MS)
+    assert isinstance(answer, Reply)
+    come_back(broker, reads)
+    assert not answer.done
+    reads.kept[0] = kept
+    come_back(broker, reads)
+    come_back(broker, reads)
+    assert acquired(answer) == [(0, 0, 1)]
+
+
 def test_a_fetch_whose_wait_is_over_before_the_store_answers_acquires_nothing(broker: Broker) -> None:
     broker.produce(b"a")
     reads = tiered(broker, 1)
@@ -219,9 +233,11 @@ def test_a_group_that_begins_by_time_begins_in_remote_storage(tmp_path: Path) ->
 
 async def read_remote(harness: TierHarness, offset: int) -> bytes:
     """The records from `offset` on, by the real reads of remote storage."""
-    configs: Any = harness.configs | {READERS: 1}
+    configs: Any = harness.configs
     world: Any = SimpleNamespace(
-        workers=harness.driver._world.workers, spawn=lambda work, name: tasks.append(asyncio.create_task(work))
+        clock=harness.clock,
+        workers=harness.driver._world.workers,
+        spawn=lambda work, name: tasks.append(asyncio.create_task(work)),
     )
     tasks: list[asyncio.Task[None]] = []
     partition: Any = harness.partition

@@ -13,14 +13,17 @@ from typing import Any, TypeVar, cast
 from ottla.broker.tiers.partition_tier import TierCounts
 from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition
 from ottla.broker.tiers.tier_driver import TierDriver
+from ottla.broker.tiers.tier_quota import COPIES, FETCHES
 from ottla.broker.tiers.tier_report import tier_metrics, tier_states
 from ottla.protocol.internal_topics.remote_log_records import (
     RemoteLogRecord,
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
 )
+from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.storage.log_config import LogConfig
 from tests.broker.tiers.test_remote_reading import MemoryStore
+from tests.manual_clock import ManualClock
 from tests.storage.logs_for_tests import NOW_MS, SMALL, TOPIC_ID, filled
 
 T = TypeVar("T")
@@ -77,7 +80,8 @@ class TierHarness:
         #: Why the topic of the records cannot be followed.
         self.fault: Exception | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        clock = SimpleNamespace(wall_ms=lambda: NOW_MS + AGE_MS, mono_ms=lambda: AGE_MS)
+        clock = self.clock = ManualClock(NOW_MS)
+        clock.now_ms = AGE_MS
         world = SimpleNamespace(
             clock=clock, session_clock=clock, rng=random.Random(1), workers=workers or SameThread(), spawn=self._spawn
         )
@@ -91,6 +95,13 @@ class TierHarness:
         self.configs: dict[str, object] = {
             "remote.log.manager.copier.thread.pool.size": 2,
             "ottla.tier.call.timeout.ms": 5_000,
+            "remote.log.manager.task.interval.ms": 30_000,
+            "remote.log.reader.threads": 1,
+            "remote.fetch.max.wait.ms": 500,
+        } | {
+            name: BROKER_CONFIGS[name].default
+            for quota in (COPIES, FETCHES)
+            for name in (quota.limit, quota.window_num, quota.window_seconds)
         }
         self.driver = TierDriver(
             cast(Any, world),

@@ -24,7 +24,8 @@ def test_an_offset_that_no_segment_has_is_not_stepped_over() -> None:
     )
     nothing: Any = SimpleNamespace()
     configs: Any = {READERS: 1}
-    reads = TierReads(nothing, configs, driver, nothing)
+    world: Any = SimpleNamespace(clock=None)
+    reads = TierReads(world, configs, driver, nothing)
     assert reads._found(nothing, own, 9).segment.start == 0
     assert reads._found(nothing, own, 20).segment.start == 20
     with pytest.raises(TierFailure, match="no remote segment has it"):
