@@ -46,7 +46,9 @@ class Disk:
 
 
 class Store:
-    """Notes which segments each call looks at."""
+    """A store that notes which segments each call looks at."""
+
+    clock = None
 
     def __init__(self, own: Disk, has: int) -> None:
         self.own, self.has = own, has
