@@ -133,6 +133,35 @@ def test_a_consumer_reads_across_the_border_and_sees_no_difference(cluster: Clus
     assert numbers(cluster, "events", COUNT, isolation_level="read_uncommitted") == list(range(COUNT))
 
 
+@pytest.mark.compat
+def test_a_share_group_gets_each_record_of_both_sides_once(cluster: Cluster) -> None:
+    create(cluster, "spread")
+    write(cluster, "spread", 0, COUNT)
+    tiered(cluster, "spread")
+    assert local_start(cluster, "spread") > COUNT // 2
+    found: list[int] = []
+    group = ConfigResource(
+        ConfigResource.Type.GROUP,
+        "spreaders",
+        incremental_configs=[
+            ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+        ],
+    )
+    admin = AdminClient(cluster.client_settings)
+    admin.incremental_alter_configs([group])[group].result(30)
+    with confluent_kafka.ShareConsumer(cluster.client_settings | {"group.id": "spreaders"}) as consumer:
+        consumer.subscribe(["spread"])
+
+        def all_came() -> bool:
+            for message in consumer.poll(1):
+                assert message.error() is None, message.error()
+                found.append(int((message.value() or b"")[:6]))
+            return len(found) >= COUNT
+
+        eventually(all_came, "all records came", 60)
+    assert sorted(found) == list(range(COUNT))
+
+
 def test_offsets_by_time_and_by_name_know_both_sides(cluster: Cluster) -> None:
     create(cluster, "timed")
     write(cluster, "timed", 0, COUNT)

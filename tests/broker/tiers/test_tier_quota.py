@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition
 from ottla.broker.tiers.tier_quota import COPIES, FETCHES, UNLIMITED, TierQuota
 from ottla.broker.tiers.tier_reads import TieredRecords, TierReads
 from tests.broker.tiers.harness import TOPIC, TierHarness
 from tests.manual_clock import ManualClock
+from tests.storage.logs_for_tests import SMALL, filled
 
 REMOTE = "kafka_server_remotelogmanager_remote_"
 
@@ -67,6 +70,28 @@ async def test_copies_go_on_when_the_quota_allows_it_and_the_state_says_why_they
     harness.configs[COPIES.limit] = UNLIMITED
     await harness.round()
     assert harness.state["remote_segments"] == len(sizes)
+
+
+async def test_under_a_quota_partitions_take_turns(tmp_path: Path) -> None:
+    harness = TierHarness(tmp_path / "0")
+    harness.configs |= {COPIES.limit: 1_000, COPIES.window_num: 1}
+    stored = {0: RemoteSegments(), 1: RemoteSegments()}
+    topic: Any = harness.driver.topic
+    topic.segments = lambda topic_id, index: stored[index]
+
+    async def publish(place: TieredPartition, record: Any) -> None:
+        stored[place.partition].replay(record)
+
+    topic.publish = publish
+    own = filled(tmp_path / "1", config=replace(SMALL, remote_storage_enable=True))
+    own.flush()
+    other: Any = SimpleNamespace(**vars(harness.partition) | {"index": 1, "log": own, "leader_log": own})
+    harness.driver._replicas.by_name[TOPIC][1] = other
+    for copied in ([1, 0], [1, 1], [2, 1], [2, 2]):
+        await harness.round()
+        assert [len(stored[index].by_id) for index in stored] == copied
+        harness.clock.advance(harness.driver.copy_quota.wait_ms())
+    own.close()
 
 
 async def test_a_read_above_the_quota_waits_and_is_answered_without_records_rather_than_late(tmp_path: Path) -> None:
