@@ -27,6 +27,7 @@ from tests.compat import (
     cut_off,
     debian,
     faults,
+    go_clients,
     group_logs,
     images,
     kafka_python,
@@ -172,11 +173,20 @@ def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]
 
 
 def run_versions(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Emulated releases beside the live brokers; the names are releases, such as 2.8."""
-    if nodes > 1 or (reason := apache_kafka.missing()):
-        print(f"the comparison of versions is left out: {reason if nodes == 1 else 'for one node'}")
+    """Emulated releases beside the live brokers, and with clients in Go; the names are releases, such as 2.8."""
+    if nodes > 1:
+        print("emulated releases are left out: for one node")
         return []
-    return versions.outcomes(names, report)
+    found = []
+    if reason := go_clients.missing():
+        print(f"clients in Go at emulated releases are left out: {reason}")
+    else:
+        found += go_clients.outcomes(names, report)
+    if reason := apache_kafka.missing():
+        print(f"the comparison of versions is left out: {reason}")
+    else:
+        found += versions.outcomes(names, report)
+    return found
 
 
 def run_images(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
