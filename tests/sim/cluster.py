@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.controller.metadata.image import MetadataImage
 from ottla.node.node import FAILED_TO_START, Node
 from ottla.storage.errors import StorageFailure
 from tests.histories import Violation
@@ -191,6 +192,22 @@ class SimCluster:
                 if raft.is_leader and epoch == self._quorum_epoch:
                     active = node
         return active
+
+    @property
+    def decided_image(self) -> MetadataImage | None:
+        """The metadata by which the active controller decides, or None while what it has published is older.
+
+        One that was just elected has yet to replay some (seed 74), and what is committed is published in turns (seeds 663 and 748).
+        """
+        active = self.active_controller
+        if active is None or active.server is None or active.server.controller is None:
+            return None
+        metadata = active.server.metadata
+        if not active.server.controller.controller.is_active:
+            return None
+        if metadata.loader.last_offset + 1 < metadata.raft.state.high_watermark:
+            return None
+        return metadata.loader.image
 
     def start(self) -> None:
         """Format each node once, as an operator does (a voter of several does not do it itself), and boot them."""

@@ -55,12 +55,9 @@ class ReplicationChecks:
 
     def acknowledged(self, where: TopicPartition, last_offset: int) -> None:
         """Any of the ISR may lead next, cleanly. One that is down, or whose new life is not registered, may have the records."""
-        active = self._cluster.active_controller
-        if active is None or active.server is None or active.server.controller is None:
+        image = self._cluster.decided_image
+        if image is None:
             return
-        if not active.server.controller.controller.is_active:
-            return  # it has been elected, and its image lacks what it has yet to replay (seed 74)
-        image = active.server.metadata.loader.image
         topic = image.topics.by_name(where[0])
         registration = None if topic is None else topic.partitions.get(where[1])
         for number in () if registration is None else registration.isr:
