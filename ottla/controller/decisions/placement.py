@@ -13,6 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.releases import BROKER, KAFKA_4_4, Release
 
 
 class UsableBroker(NamedTuple):
@@ -103,21 +104,34 @@ class _Placer:
 
 
 def place(
-    brokers: Iterable[UsableBroker], *, partitions: int, replication_factor: int, rng: Random
+    brokers: Iterable[UsableBroker],
+    *,
+    partitions: int,
+    replication_factor: int,
+    rng: Random,
+    release: Release = KAFKA_4_4,
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of each new partition, the leader first; raise KafkaError(INVALID_REPLICATION_FACTOR) if impossible."""
+    """Return the replicas of each new partition, the leader first; raise KafkaError(INVALID_REPLICATION_FACTOR) if impossible.
+    Too few brokers is the error that users of one broker see most: it has the words of the advertised `release`."""
     usable = list(brokers)
     if replication_factor <= 0:
         raise _invalid(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
     if all(broker.fenced for broker in usable):
         raise _invalid("All brokers are currently fenced.")
     if replication_factor > len(usable):
-        raise _invalid(
-            f"The target replication factor of {replication_factor} cannot be reached because only"
-            f" {len(usable)} broker(s) are registered or some brokers have all their log directories cordoned."
-        )
+        raise _invalid(_too_few(usable, replication_factor, release))
     placer = _Placer(usable, rng)
     return [placer.place(replication_factor) for _ in range(partitions)]
+
+
+def _too_few(usable: list[UsableBroker], replication_factor: int, release: Release) -> str:
+    if release.has_zookeeper:
+        alive = sum(not broker.fenced for broker in usable)
+        return f"Replication factor: {replication_factor} larger than available brokers: {alive}."
+    registered = f"cannot be reached because only {len(usable)} broker(s) are registered"
+    knows_cordons = "cordoned.log.dirs" not in release.lacks_configs(BROKER)
+    why = f"{registered} or some brokers have all their log directories cordoned" if knows_cordons else registered
+    return f"The target replication factor of {replication_factor} {why}."
 
 
 def _invalid(message: str) -> KafkaError:

@@ -181,11 +181,13 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
     settings = state.settings
     count = settings.num_partitions if topic.num_partitions == NO_DEFAULT else topic.num_partitions
     factor = settings.default_replication_factor if topic.replication_factor == NO_DEFAULT else topic.replication_factor
+    release = settings.advertised.release
     check_partitions_max(count)
     try:
-        placed = place(state.usable_brokers(), partitions=count, replication_factor=factor, rng=rng)
+        placed = place(state.usable_brokers(), partitions=count, replication_factor=factor, rng=rng, release=release)
     except KafkaError as error:
-        raise KafkaError(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}") from None
+        before = "" if release.has_zookeeper else f"Unable to replicate the partition {factor} time(s): "
+        raise KafkaError(error.code, f"{before}{error.message}") from None
     new = _NewPartitions(state)
     return {index: new.make(replicas) for index, replicas in enumerate(placed)}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.controller.decisions.control_state import ControlSettings
 from ottla.controller.decisions.outcome import in_turns
 from ottla.controller.decisions.topics import PARTITIONS_PER_TURN, create_partitions, create_topics, delete_topics
 from ottla.controller.metadata.topic_names import NAME_LENGTH_MAX
@@ -21,6 +22,7 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
 )
+from ottla.protocol.releases import RELEASES, Advertised
 from tests.controller.harness import DecisionHarness, topic_id
 from tests.controller.images import same_content
 
@@ -56,6 +58,23 @@ def refusal(cluster: DecisionHarness, topic: CreatableTopic) -> tuple[str, str |
     (result,) = create(cluster, topic)
     assert same_content(cluster.image, before), "a refused topic leaves nothing behind"
     return ErrorCode(result.error_code).name, result.error_message
+
+
+@pytest.mark.parametrize(
+    ("release", "message"),
+    [
+        ("2.8.2", "Replication factor: 4 larger than available brokers: 3."),
+        (
+            "4.2.0",
+            "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached because only"
+            " 3 broker(s) are registered.",
+        ),
+    ],
+)
+def test_too_few_brokers_is_said_in_the_words_of_the_emulated_release(release: str, message: str) -> None:
+    settings = ControlSettings(node_id=1, cluster_id="emulated", advertised=Advertised(RELEASES[release]))
+    cluster = DecisionHarness(settings=settings)
+    assert refusal(cluster, wanted(factor=4)) == ("INVALID_REPLICATION_FACTOR", message)
 
 
 def test_a_topic_gets_its_partitions_replicas_and_configs() -> None:
