@@ -19,7 +19,7 @@ from ottla.testing import Cluster
 from ottla.traffic import recorder as recording_module
 from ottla.traffic.masking import Masking
 from ottla.traffic.recorder import Recorder, Spool
-from tests.cluster.shared import STEADY
+from tests.cluster.shared import STEADY, make_topics
 from tests.ottla.conftest import ROOT, Cli, command
 from tests.ottla.traffic.test_recorder import SlowDisk
 
@@ -64,7 +64,7 @@ def second() -> Iterator[Cluster]:
 def traffic(address: str, topic: str) -> None:
     """Write and read, in a group."""
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    make_topics(admin, NewTopic(topic, 1))
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
     for number in range(10):
         producer.produce(topic, b"value %d" % number)

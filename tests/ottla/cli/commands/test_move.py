@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -16,6 +17,7 @@ from ottla.cli.commands.move import load_rows
 from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from ottla.client.moves import LEADERS, RATES
 from ottla.testing import Cluster
+from tests.broker.conftest import eventually
 from tests.cluster.shared import STEADY
 from tests.ottla.cli.shims.recorded import run_ours
 from tests.ottla.conftest import Cli, command
@@ -45,7 +47,15 @@ def topic_of_one(cli: Cli, partitions: int = 1) -> str:
     """A new topic whose partitions have one replica each."""
     name = f"{cli.topic()}-of-one"
     cli.ok("topic", "create", name, "-p", str(partitions), "-r", "1")
+    for address in cli.bootstrap.split(
+        ","
+    ):  # a command asks any of the brokers, and one may read the metadata a moment later
+        eventually(partial(_knows, cli, address, name), f"{name} at {address}")
     return name
+
+
+def _knows(cli: Cli, address: str, topic: str) -> bool:
+    return cli("topic", "describe", topic, "-b", address).code == 0
 
 
 def replicas(cli: Cli, topic: str) -> list[list[int]]:
