@@ -94,7 +94,7 @@ def mutant(text: str, by: str, *patches: Patch) -> Mutant:
     return Mutant(text, patches, frozenset(by.split()))
 
 
-def each_mistake(names: Iterable[str]) -> list[Any]:
+def each_mistake(names: Iterable[Any]) -> list[Any]:
     """Return the parameters of a test of mutants: `make test` has the first, which shows that the histories notice, `make chaos` all."""
     first, *others = names
     return [first, *(pytest.param(name, marks=pytest.mark.chaos) for name in others)]
