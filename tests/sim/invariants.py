@@ -144,13 +144,16 @@ class Invariants:
             return
         self._images[node.number] = image
         for topic in image.topics:
+            min_isr = int(image.configs.for_topic(topic.name).get("min.insync.replicas") or self._min_isr)
             for index, registration in topic.partitions.items():
-                self._registration(node, (topic.id, index), registration)
+                self._registration(node, (topic.id, index), registration, min_isr)
                 self._is_led(image, f"{topic.name}-{index}", registration)
         for broker in image.cluster.brokers.values():
             self._once.check("23", ("broker epoch", broker.epoch), broker.id)
 
-    def _registration(self, node: SimNode, key: tuple[bytes, int], registration: PartitionRegistration) -> None:
+    def _registration(
+        self, node: SimNode, key: tuple[bytes, int], registration: PartitionRegistration, min_isr: int
+    ) -> None:
         once, r = self._once, registration
         once.grows("22", (node.number, node.life, key, "partition epoch"), (r.leader_epoch, r.partition_epoch))
         once.check("22", (key, "at partition epoch", r.partition_epoch), registration)
@@ -161,7 +164,7 @@ class Invariants:
                 raise Violation("22", f"{key} is led by {r.leader}, which is not in sync: {registration}")
         if not set(r.isr) <= set(r.replicas) or set(r.isr) & set(r.elr):
             raise Violation("22", f"{key}: {registration}")
-        if len(r.isr) >= self._min_isr and r.elr:
+        if len(r.isr) >= min_isr and r.elr:
             raise Violation("22", f"{key} has eligible replicas beside enough in sync: {registration}")
 
     def _is_led(self, image: MetadataImage, name: str, r: PartitionRegistration) -> None:
