@@ -139,16 +139,22 @@ class RegistryElection:
         group: str,
         identity: Identity,
         on_leader: Callable[[Identity | None, bool], Any],
+        displaced: asyncio.Event,
         session_ms: int = SESSION_MS,
         secret: Members | None = None,
     ) -> None:
-        """Take the time after which the others no longer wait for a member that is silent."""
+        """Take the time after which the others no longer wait for a member that is silent.
+
+        `displaced` is set when another instance has shut this one out: one that led in an earlier generation, and was slow. Without a new
+        generation the group would name this instance, and none would lead.
+        """
         protocol = GroupProtocol("sr", "v0", session_ms, REBALANCE_MS_MAX)
         self._session_ms = session_ms
         self._heartbeat_s = min(HEARTBEAT_MS, session_ms / HEARTBEATS_A_SESSION) / 1000
         self._member = ClassicMember(cluster, group, protocol, ATTEMPT_MS_MAX)
         self._identity = identity
         self._on_leader = on_leader
+        self._displaced = displaced
         self._secret = secret
         self._has_joined = False
 
@@ -192,13 +198,21 @@ class RegistryElection:
             if leader is not None and leader.url == self._identity.url and member != self._member.id:
                 logger.warning("another instance advertises %s as well: each needs its own --advertise", leader.url)
             await self._lead(leader, member == self._member.id)
-        while True:
-            await asyncio.sleep(self._heartbeat_s)
+        while not await self._is_displaced_within(self._heartbeat_s):
             if not await self._heartbeat():
                 return
 
+    async def _is_displaced_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._displaced.wait()
+        if self._displaced.is_set():
+            self._identity = replace(self._identity, leads=False)
+        return self._displaced.is_set()
+
     async def _lead(self, leader: Identity | None, is_self: bool) -> None:
         self._identity = replace(self._identity, leads=is_self)
+        self._displaced.clear()
         await self._on_leader(leader, is_self)
 
     async def _join(self) -> JoinGroupResponse | None:

@@ -170,6 +170,8 @@ class SchemaLog:
                         await self._read()
                     except KafkaError as fault:
                         raise Failure(self._unreadable(fault), "no registry can start with this log") from None
+            if self.place.topic_id != end.topic_id:  # the topic was deleted and created again since
+                end, _ = await self._end()
 
     async def follow(self) -> None:
         """Read for ever. While the cluster cannot be reached it is tried again."""

@@ -64,6 +64,8 @@ class SchemaRegistry:
         self.unreachable: Identity | None = None
         #: Set while a leader is known.
         self.elected = asyncio.Event()
+        #: Set when another instance has shut this leader out. The group may name this one still: it has to decide again.
+        self.displaced = asyncio.Event()
         self._writing = asyncio.Lock()
         self._changed = asyncio.Condition()
 
@@ -136,9 +138,10 @@ class SchemaRegistry:
                 self._replaced()
 
     def _replaced(self) -> NoReturn:
-        # The election goes on: until its outcome, writes wait for it.
+        # Until the next outcome of the election, writes wait for it.
         self.leader, self.is_leader = None, False
         self.elected.clear()
+        self.displaced.set()
         raise RegistryError("no_leader") from None
 
     async def register(

@@ -78,7 +78,9 @@ async def serve(
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
         identity = Identity(identity.scheme, identity.host, listening[0].getsockname()[1], identity.eligible)
-    election = RegistryElection(electing, settings.group, identity, registry.set_leader, settings.session_ms, members)
+    election = RegistryElection(
+        electing, settings.group, identity, registry.set_leader, registry.displaced, settings.session_ms, members
+    )
     server.stop_on_signals()
     try:
         async with asyncio.TaskGroup() as group:

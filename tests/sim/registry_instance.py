@@ -111,7 +111,9 @@ class Instance:
         checker._processes = cast(Any, SimProcesses(rng))
         self.registry = SchemaRegistry(self.log, checker, "BACKWARD")
         identity = Identity("http", host, 8081)
-        self.election = RegistryElection(electing, GROUP, identity, self.registry.set_leader, SESSION_MS)
+        self.election = RegistryElection(
+            electing, GROUP, identity, self.registry.set_leader, self.registry.displaced, SESSION_MS
+        )
         web.hosts[host] = self
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.main = self.spawn(self._serve())

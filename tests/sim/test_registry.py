@@ -87,7 +87,12 @@ def answered_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("ottla.registry.rest.forwarding.place_from", lambda text: None)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+#: A slow instance shut out the leader that the group had named since, and none led; a topic was created again while an instance began, which
+#: never ended to read it.
+FOUND = (957, 966)
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *FOUND])
 def test_an_id_means_one_schema_and_what_was_answered_is_found_by_every_instance(seed: int) -> None:
     play(seed)
 
