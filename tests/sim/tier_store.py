@@ -35,6 +35,8 @@ class ClusterStore:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.objects: dict[str, bytes] = {}
+        #: By name, whether the process that wrote the object is gone.
+        self.is_orphan: dict[str, Callable[[], bool]] = {}
         #: The share of calls that fail, half of them after their effect.
         self.failing = 0.0
         self.hangs = self.is_slow = self.is_over = False
@@ -93,6 +95,7 @@ class StoreHandle:
         return self._store.is_over or self._disk.killed or self._disk.process != self._process
 
     def put(self, name: str, data: bytes | memoryview) -> None:
+        self._store.is_orphan[name] = lambda: self._is_gone
         self._call(lambda: self._store.objects.__setitem__(name, bytes(data)))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -88,14 +87,18 @@ class _Call(Generic[T]):
     def __init__(self, function: Callable[[], T], undo: Callable[[], object]) -> None:
         self._function, self._undo = function, undo
         self.is_given_up = self.is_back = False
+        #: The undoing that has failed.
+        self.left: Callable[[], object] | None = None
 
     def __call__(self) -> T:
         try:
             return self._function()
         finally:
             if self.is_given_up:
-                with suppress(Exception):
+                try:
                     self._undo()
+                except Exception:
+                    self.left = self._undo
             self.is_back = True
 
 
@@ -107,7 +110,31 @@ class StoreCalls:
         self._world, self._name, self._at_once = world, name, at_once
         self._idle: list[Workers] = []
         self._late: list[tuple[_Call[Any], Workers]] = []
+        self._left: list[Callable[[], object]] = []
         self._room = asyncio.Semaphore(at_once)
+
+    def leave(self, undo: Callable[[], object]) -> None:
+        """Undo something at the next `undo_left`."""
+        self._left.append(undo)
+
+    async def undo_left(self, timeout_ms: int) -> None:
+        """Undo what was left, and what the store did not let late calls undo themselves. What fails again is left for the next time."""
+        self._take_back()
+        left, self._left = self._left, []
+        for undo in left:
+            try:
+                await self.run(timeout_ms, undo)
+            except TierFailure:
+                self._left.append(undo)
+
+    def _take_back(self) -> None:
+        """Use the threads of late calls that have come back, and note what these have left undone."""
+        for call, workers in self._late:
+            if call.is_back:
+                self._idle.append(workers)
+                if call.left is not None:
+                    self._left.append(call.left)
+        self._late = [late for late in self._late if not late[0].is_back]
 
     async def run(
         self, timeout_ms: int, function: Callable[..., T], *args: object, undo: Callable[[], object] = lambda: None
@@ -118,8 +145,7 @@ class StoreCalls:
             TierFailure: it has failed, or has not answered in time.
         """
         async with self._room:
-            self._idle += [workers for call, workers in self._late if call.is_back]
-            self._late = [late for late in self._late if not late[0].is_back]
+            self._take_back()
             if len(self._late) >= self._at_once:
                 raise TierFailure(f"{len(self._late)} earlier calls have not come back from the store")
             workers = self._idle.pop() if self._idle else self._world.workers.apart(self._name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -135,6 +135,10 @@ class TierDriver:
         """Return what the store has of a partition; None as long as that is not known."""
         return self.topic.segments(partition.topic_id, partition.index)
 
+    def _known(self, topic_id: bytes, partition: int) -> Mapping[bytes, RemoteSegment] | None:
+        segments = self.topic.segments(topic_id, partition)
+        return None if segments is None else segments.by_id
+
     def led(self) -> Iterator[tuple[LedLog, PartitionTier]]:
         """Yield the partitions with remote storage that this broker leads."""
         for partition, _ in self._replicas_with_tier():
@@ -219,6 +223,9 @@ class TierDriver:
             elif own.recovery_point <= own.remote_end and not own.closed and own.failure is None:
                 await flush_log(self._world, own, Priority.FLUSH)  # local retention waits for it
         await self._sweep()
+        for undo in self._copies.settle(self._known):
+            self._calls.leave(undo)
+        await self._calls.undo_left(self._configs[CALL_TIMEOUT])
 
     async def _tend(self, led: LedLog, tier: PartitionTier) -> None:
         """Copy what is to be copied of one led partition, and delete what has expired."""
@@ -285,21 +292,20 @@ class TierDriver:
         store = await self._own_store()
         if own.recovery_point <= remote.end:
             await flush_log(self._world, own)  # local retention waits for it
-        self._copies.begin(remote.id)
-        finished = False
+        undo = partial(delete_objects, store, place, remote)
+        self._copies.begin(remote.id, place.topic_id, place.partition, undo)
         self._counts.add(place.topic, TierCount.COPIES)
         try:
             await self.topic.publish(place, started(place, remote))
-            undo = partial(delete_objects, store, place, remote)
+            self._copies.named(remote.id)
             await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store, undo=undo)
             self._copies.written(remote.id)
             await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
-            finished = True
         except Exception:
             self._counts.add(place.topic, TierCount.COPY_ERRORS)
             raise
         finally:
-            self._copies.end(remote.id, finished=finished)
+            self._copies.end(remote.id)
         self._counts.add(place.topic, TierCount.COPIED_BYTES, remote.size)
         log.info("Copied segment %d of %s (%d bytes) to remote storage", remote.start, partition, remote.size)
 
@@ -307,9 +313,7 @@ class TierDriver:
         """Send COPY_FINISHED again for copies whose record may be committed, or not (`OwnCopies`)."""
         place = place_of_partition(led.partition)
         for segment in list(segments.by_id.values()):
-            if segment.state is not RemoteState.COPY_STARTED:
-                self._copies.settled(segment.id)
-            elif self._copies.is_unconfirmed(segment.id):
+            if segment.state is RemoteState.COPY_STARTED and self._copies.is_unconfirmed(segment.id):
                 await self.topic.publish(place, self._changed(place, segment, RemoteState.COPY_FINISHED))
 
     def _changed(self, place: TieredPartition, remote: RemoteSegment, state: RemoteState) -> RemoteLogRecord:

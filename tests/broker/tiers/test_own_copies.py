@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ottla.broker.tiers.own_copies import OwnCopies
 from ottla.broker.tiers.remote_retention import GIVEN_UP_MS
 from ottla.broker.tiers.remote_segments import RemoteState, TieredPartition, started
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -89,3 +91,22 @@ async def test_a_copy_of_an_earlier_process_stays_for_an_hour(harness: Sent, age
     harness.segments.replay(started(TieredPartition(TOPIC, TOPIC_ID, 0), begun))
     await harness.round()
     assert (begun.id in harness.segments.by_id) is stays
+
+
+def test_what_another_leader_has_deleted_under_a_copy_is_deleted_by_who_wrote_it_and_nothing_else_is() -> None:
+    copies, undone = OwnCopies(), list[str]()
+    known = {bytes([number] * 16): segment(number, 0, 3) for number in range(1, 5)}
+    states = (RemoteState.COPY_STARTED, RemoteState.COPY_FINISHED, RemoteState.DELETE_STARTED, RemoteState.COPY_STARTED)
+    known = {name: each._replace(state=state) for (name, each), state in zip(known.items(), states, strict=True)}
+    for name in (*known, bytes([5] * 16)):
+        copies.begin(name, TOPIC_ID, 0, partial(undone.append, name.hex()[:2]))
+        if name[0] < 5:
+            copies.named(name)
+        copies.end(name)
+    assert copies.settle(lambda topic_id, partition: known) == []
+    known.clear()
+    assert copies.settle(lambda topic_id, partition: None) == []
+    for undo in copies.settle(lambda topic_id, partition: known):
+        undo()
+    assert undone == ["01", "03", "04"], "02 was finished, and the first record of 05 may still come"
+    assert copies.settle(lambda topic_id, partition: known) == []

@@ -54,6 +54,31 @@ async def test_what_comes_back_after_it_was_given_up_is_undone(store: Hanging, c
     assert (store.put, store.undone) == ([1, 2], [1])
 
 
+async def test_an_undoing_that_fails_is_tried_again_until_it_succeeds(store: Hanging, calls: StoreCalls) -> None:
+    is_away, tried = True, 0
+
+    def undo() -> None:
+        nonlocal tried
+        tried += 1
+        if is_away:
+            raise TierFailure("away")
+        store.undone.append(1)
+
+    with pytest.raises(TierFailure, match="no answer within 10 ms"):
+        await calls.run(SOON_MS, store.call, 1, undo=undo)
+    await calls.undo_left(PATIENCE_MS)
+    assert not tried, "the call may be under way still"
+    store.is_back.set()
+    await until(lambda: tried == 1)
+    await until(lambda: calls._late[0][0].is_back)
+    await calls.undo_left(PATIENCE_MS)
+    assert (tried, store.undone) == (2, [])
+    is_away = False
+    await calls.undo_left(PATIENCE_MS)
+    await calls.undo_left(PATIENCE_MS)
+    assert (tried, store.undone) == (3, [1])
+
+
 async def test_a_store_that_hangs_for_long_holds_so_many_threads_and_no_more(store: Hanging, calls: StoreCalls) -> None:
     before = threading.active_count()
     for number in range(2):
