@@ -42,6 +42,12 @@ class TargetOptions:
         return ConnectionOptions(self.to, self.to_config, self.to_context, source.timeout)
 
 
+def check_pair(cert: str | None, key: str | None) -> None:
+    """Raise CommandFailed if only one of the two files is named."""
+    if (cert is None) != (key is None):
+        raise CommandFailed("--cert and --key belong together", None, USAGE)
+
+
 @option_group
 class HttpsOptions:
     """The certificate of what a command serves."""
@@ -55,8 +61,7 @@ class HttpsOptions:
         Raises:
             CommandFailed: with what is missing.
         """
-        if (self.cert is None) != (self.key is None):
-            raise CommandFailed("--cert and --key belong together", None, USAGE)
+        check_pair(self.cert, self.key)
 
 
 TARGET, HTTPS = TargetOptions(), HttpsOptions()

@@ -1,4 +1,4 @@
-"""Numbers, times and records as people write and read them.
+"""Numbers, times, URLs and records as people write and read them.
 
 A record is one JSON line, the same way out (`ottla consume -o json`) and in (`ottla produce -i json`):
 
@@ -17,9 +17,10 @@ import re
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from ottla.client.errors import ClusterError
-from ottla.client.failures import Kind
+from ottla.client.failures import Failure, Kind
 from ottla.protocol.records.record import NewRecord, Record
 
 #: Numbers of Python have no bound, those of the protocol have.
@@ -149,3 +150,23 @@ def _header(item: dict[str, object]) -> tuple[str, bytes | None]:
     if key is None:
         raise ValueError("a header has no key")
     return key.decode("utf-8", "surrogateescape"), _decoded(item, "value")
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL of HTTP that names a host."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def check_registry(urls: str) -> None:
+    """Check the value of --registry: addresses of HTTP, with commas between them.
+
+    Raises:
+        Failure: one of them is none. A value without a schema's id would never ask it.
+    """
+    for text in urls.split(","):
+        if not is_url(text.strip()):
+            raise Failure(f"--registry {text!r} is no URL", "for example http://localhost:8081", Kind.WRONG)

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from ottla.client.failures import Failure, Kind
+from ottla.client.values import check_registry
 from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
 
@@ -86,8 +87,7 @@ def registry_client(url: str | None, config: str | None) -> RegistryClient | Non
         if config is not None:
             raise Failure("--registry-config needs --registry", None, Kind.WRONG)
         return None
-    if not url.startswith(("http://", "https://")):
-        raise Failure(f"--registry {url!r} is no URL", "for example http://localhost:8081", Kind.WRONG)
+    check_registry(url)
     # Late: HTTP and TLS, for a console with --registry only.
     from ottla.registry.client import RegistryClient
 

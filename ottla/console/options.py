@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from ottla.client.admin_listeners import AdminAddresses
 from ottla.client.failures import Failure, Kind
+from ottla.client.values import is_url
 from ottla.console.roles import ConsoleUser, Role, role_of
 from ottla.server.hosts import LOOPBACK, is_loopback
 
@@ -111,14 +112,6 @@ class ConsoleOptions:
             )
         if self.url is not None and not is_url(self.url):
             raise Failure(f"--url {self.url!r} is no URL", "for example https://console.example.com", Kind.WRONG)
-
-
-def is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def is_wildcard(host: str) -> bool:

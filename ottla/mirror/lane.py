@@ -54,7 +54,7 @@ class Surroundings(Protocol):
     def target_of(self, place: TopicPartition) -> TopicPartition: ...
 
     def restart_at(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Let the reader begin again in these partitions, at these positions."""
+        """Set the positions from which the reader reads these partitions again."""
 
     async def begins_of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]

@@ -21,7 +21,7 @@ from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Co
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.partitions import TopicPartition
-from ottla.client.values import to_line
+from ottla.client.values import check_registry, to_line
 from ottla.protocol.records.record import Record
 
 #: The keys and values that could not be decoded and are named one by one. The others are counted.
@@ -107,7 +107,8 @@ async def consume(
     plain = terminal_bytes if sys.stdout.isatty() else bytes
     write = WRITERS[output](plain) if form is None else compile_format(form, plain)
     matches = record_filter(key, value, header or [])
-    check_registry(registry)
+    if registry is not None:
+        check_registry(registry)
     # The time limit is for the time without records, not for the size of the topic.
     async with connect(connection, limited=False) as cluster, AsyncExitStack() as stack:
         if group is None:
@@ -133,14 +134,6 @@ async def _noting(consumer: Consumer, consumed: AsyncIterator[Consumed] | None =
         for text in recreated_texts(consumer.recreated):
             note(text)
         yield each
-
-
-def check_registry(registry: str | None) -> None:
-    """Check that --registry names addresses of HTTP: a value without a schema's id would never ask one that is wrong."""
-    for text in registry.split(",") if registry is not None else ():
-        scheme, _, host = text.strip().partition("://")
-        if scheme not in ("http", "https") or not host:
-            raise CommandFailed(f"--registry {text!r} is no URL", "for example http://localhost:8081", USAGE)
 
 
 async def _read(consumed: AsyncIterator[Consumed], registry: str | None, config: str | None) -> AsyncIterator[Consumed]:

@@ -15,7 +15,7 @@ from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.application import chosen, run
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note
-from ottla.cli.shared_options import ServerKey, read_address
+from ottla.cli.shared_options import ServerKey, check_pair, read_address
 from ottla.client.security import check_names, peer_security
 from ottla.server.address import Address
 from ottla.server.network.handshakes import ServerSide, keep_asked_name
@@ -117,8 +117,7 @@ async def proxied(world: World, listen: str, to: str, tap: Tap, security: ProxyS
     Raises:
         CommandFailed: an option is wrong, or the port cannot be had.
     """
-    if (security.cert is None) != (security.key is None):
-        raise CommandFailed("--cert and --key belong together", None, USAGE)
+    check_pair(security.cert, security.key)
     options = ProxyOptions(
         read_address("--listen", listen, is_own=True),
         read_address("--to", to),

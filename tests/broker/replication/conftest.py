@@ -1,7 +1,8 @@
-"""An empty log, as a replica has it that was just made."""
+"""An empty log, as a replica has it that was just made, and an event loop that a test runs by turns."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,3 +22,13 @@ def log(tmp_path: Path) -> Iterator[Log]:
     made.room.create_files()
     yield made
     made.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()

@@ -6,7 +6,7 @@ Its wait is its own: it ends no other. What it decided holds for the log and the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,16 +56,6 @@ class SlowOffsets:
 
     def close(self) -> None:
         return None
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    yield loop
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
 
 
 def offsets_asked(follower: Follower, since: int = 0) -> list[int]:

@@ -97,7 +97,7 @@ class ShareMember(Client):
         super().start()
 
     def _begin(self) -> None:
-        """Begin again, as another member."""
+        """Join the group again as a new member."""
         self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
         self.epoch = JOINING
         self._says_all = False
