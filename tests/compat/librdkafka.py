@@ -19,8 +19,8 @@ HOME = jars.CACHE / "librdkafka-2.15.1"
 TESTS = HOME / "package/deps/librdkafka/tests"
 BUILD_SECONDS_MAX = 3600  # two minutes on two quiet cores
 TEST_SECONDS_MAX = 240
-#: What the nodes of each scenario have; librdkafka itself knows the first two. 0102 wants both members in its first rebalance, as
-#: with Kafka's default delay of 3 s, and 0081 would be longer than its own limit of 180 s with that.
+#: What the nodes of each scenario have; librdkafka itself knows the first two. 0089 and 0102 want both members in
+#: their first rebalance, as with Kafka's default delay of 3 s, and 0081 would be longer than its own limit of 180 s with that.
 SCENARIOS: dict[str, dict[str, str]] = {
     "default": {"auto_create_topics_enable": "true"},
     "noautocreate": {"auto_create_topics_enable": "false"},
