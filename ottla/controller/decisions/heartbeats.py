@@ -6,7 +6,8 @@ session of every unfenced broker, because it has no heartbeats yet. Such an assu
 do not prevent a restarted broker from registering (in Kafka it waits for 9 s).
 
 A controller that was held up, or slept with its machine, has heartbeats in its sockets that it has not read when it looks for ended
-sessions. It puts off each of them once, by the time that it was late.
+sessions. It puts off each of them by the time that it was late, again after each stall, and by PUT_OFF_TIMEOUTS session timeouts in
+all: a controller that is late at every look would not notice a dead broker otherwise.
 
     current     wants fence  wants shutdown   next
     FENCED      -            yes              SHUTDOWN_NOW
@@ -25,6 +26,8 @@ from enum import Enum
 from ottla.protocol.slotted import mutable
 
 NEVER_MS = 1 << 62
+# A broker whose heartbeat failed in a stall needs a moment between two stalls for the next one.
+PUT_OFF_TIMEOUTS = 3
 
 
 class BrokerControlState(Enum):
@@ -48,8 +51,8 @@ class _Session:
     controlled_shutdown_offset: int = -1
     # Set when the connection broke: the session ends at this time unless a heartbeat arrives.
     grace_deadline_ms: int = NEVER_MS
-    #: Since the last heartbeat the controller was late once, and has waited for one that it had not read.
-    was_put_off: bool = False
+    #: The time that this controller was late since the last heartbeat.
+    put_off_ms: int = 0
 
     @property
     def shutting_down(self) -> bool:
@@ -100,7 +103,7 @@ class Heartbeats:
         session = self._sessions[broker_id]
         session.deadline_ms = now_ms + self._session_timeout_ms
         session.grace_deadline_ms = NEVER_MS
-        session.was_put_off = False
+        session.put_off_ms = 0
         session.is_confirmed = True
         session.metadata_offset = metadata_offset
         session.fenced = fenced
@@ -113,14 +116,15 @@ class Heartbeats:
             session.grace_deadline_ms = min(session.grace_deadline_ms, now_ms + grace_ms)
 
     def put_off(self, late_ms: int, now_ms: int) -> None:
-        """Let the sessions that have ended go on for the time that the controller was late, each once without a heartbeat.
+        """Let the sessions that have ended go on for the time that the controller was late.
 
         A lost connection was read by the controller itself: its grace period ends as it was set.
         """
         for session in self._sessions.values():
-            if now_ms > session.deadline_ms and not session.was_put_off:
-                session.was_put_off = True
-                session.deadline_ms = now_ms + late_ms
+            left_ms = PUT_OFF_TIMEOUTS * self._session_timeout_ms - session.put_off_ms
+            if now_ms > session.deadline_ms and left_ms > 0:
+                session.put_off_ms += min(late_ms, left_ms)
+                session.deadline_ms = now_ms + min(late_ms, left_ms)
 
     def begin_controlled_shutdown(self, broker_id: int, log_end: int) -> None:
         session = self._sessions[broker_id]
@@ -170,7 +174,7 @@ class Heartbeats:
         """Return the time since the last heartbeat or registration of each broker, and at most a session's."""
         timeout_ms = self._session_timeout_ms
         return {
-            broker_id: min(timeout_ms, now_ms - (session.deadline_ms - timeout_ms))
+            broker_id: max(0, min(timeout_ms, now_ms - (session.deadline_ms - timeout_ms)))
             for broker_id, session in self._sessions.items()
         }
 

@@ -189,7 +189,7 @@ def test_a_broker_whose_directories_have_all_failed_is_fenced_and_writes_no_more
     assert cluster.offset == records
 
 
-def test_a_late_controller_puts_off_a_session_once_and_a_lost_connection_not_at_all() -> None:
+def test_a_late_controller_puts_off_a_session_at_each_stall_and_a_lost_connection_not_at_all() -> None:
     beating = Beating()
     late_ms = 700
     now_ms = SESSION_MS + late_ms
@@ -199,9 +199,26 @@ def test_a_late_controller_puts_off_a_session_once_and_a_lost_connection_not_at_
     assert beating.heartbeats.stale(now_ms) == [2]
     assert beating.heartbeats.stale(now_ms + late_ms + 1) == [2, 1]
     beating.heartbeats.put_off(late_ms, now_ms + late_ms + 1)
-    assert beating.heartbeats.stale(now_ms + late_ms + 1) == [2, 1], (
-        "a controller that is always late fences all the same"
-    )
+    assert beating.heartbeats.stale(now_ms + late_ms + 1) == [2], "the heartbeat failed in the first stall, and is due"
+
+
+def test_a_controller_that_is_late_at_every_look_fences_a_dead_broker_after_four_session_timeouts() -> None:
+    beating = Beating()
+    late_ms = 100
+    now_ms = SESSION_MS + late_ms
+    while True:
+        beating.heartbeats.put_off(late_ms, now_ms)
+        if 1 in beating.heartbeats.stale(now_ms):
+            break
+        now_ms += late_ms + late_ms
+        assert now_ms < 10 * SESSION_MS
+    assert now_ms > 4 * SESSION_MS
     beating.heartbeats.touch(1, False, 10, now_ms)
     beating.heartbeats.put_off(late_ms, now_ms + SESSION_MS + 1)
     assert 1 not in beating.heartbeats.stale(now_ms + SESSION_MS + 1), "a heartbeat has come since"
+
+
+def test_a_session_that_was_put_off_for_long_is_not_in_the_future() -> None:
+    beating = Beating()
+    beating.heartbeats.put_off(2 * SESSION_MS, 4 * SESSION_MS)
+    assert min(beating.heartbeats.since_contact_ms(4 * SESSION_MS).values()) == 0
