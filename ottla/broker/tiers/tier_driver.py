@@ -232,6 +232,7 @@ class TierDriver:
         try:
             if (segments := self.segments_of(led.partition)) is not None:
                 await self._confirm(led, segments)
+            if led.still_holds and (segments := self.segments_of(led.partition)) is not None:
                 # First what failed copies have left, so that a store that is away gets no more of them.
                 await self._expire(led, segments, tier)
             while led.still_holds and (segments := self.segments_of(led.partition)) is not None:
@@ -335,10 +336,13 @@ class TierDriver:
             tier.deleted(segment.size)
 
     async def _delete(self, place: TieredPartition, segment: RemoteSegment) -> None:
-        """Delete a segment's objects, in Kafka's order. Each step may be repeated."""
-        self._counts.add(place.topic, TierCount.DELETIONS)
+        """Delete a segment's objects, in Kafka's order; each step may be repeated. A segment that has changed since this was decided
+        stays until the next round: replicas may have deleted it from their disks by a COPY_FINISHED that came late."""
         try:
             store = await self._own_store()
+            if (known := self._known(place.topic_id, place.partition)) is None or known.get(segment.id) != segment:
+                return
+            self._counts.add(place.topic, TierCount.DELETIONS)
             if segment.state is not RemoteState.DELETE_STARTED:
                 await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_STARTED))
             await self._calls.run(self._configs[CALL_TIMEOUT], delete_objects, store, place, segment)

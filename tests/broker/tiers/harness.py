@@ -52,12 +52,17 @@ class FailingStore(MemoryStore):
         super().__init__()
         self.fault: Exception | None = None
         self.during: Callable[[], object] = lambda: None
+        self.before_delete: Callable[[], object] = lambda: None
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         self.during()
         if self.fault is not None:
             raise self.fault
         super().put(name, data)
+
+    def delete(self, name: str) -> None:
+        self.before_delete()
+        super().delete(name)
 
 
 class OneTopic(dict[str, dict[int, Any]]):

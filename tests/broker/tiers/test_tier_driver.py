@@ -13,6 +13,7 @@ import pytest
 
 from ottla.broker.replication.partition_log import LedLog
 from ottla.broker.tiers.objects import OWNER
+from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteState, TieredPartition, changed, started
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.workers import ThreadWorkers
@@ -99,6 +100,23 @@ async def test_a_copy_that_comes_back_after_it_was_given_up_leaves_no_object(tmp
     await harness.round()
     assert log_objects(harness) == len(sealed(harness)) and harness.state["waits"] is None
     workers.close()
+
+
+async def test_a_copy_that_is_finished_while_an_abandoned_one_is_deleted_stays(harness: TierHarness) -> None:
+    place = TieredPartition(TOPIC, harness.partition.topic_id, 0)
+    abandoned, late = (
+        RemoteSegment(bytes([number]) * 16, start, start + 9, 100, 0, ((0, start),), 9, event_ms=0)
+        for number, start in ((1, 0), (2, 10))
+    )
+    segments = harness.segments
+    assert segments is not None
+    for segment in (abandoned, late):
+        segments.replay(started(place, segment))
+    finished = changed(place, late.id, RemoteState.COPY_FINISHED, 9, 1)
+    harness.store.before_delete = lambda: segments.replay(finished)
+    await harness.round()
+    assert abandoned.id not in segments.by_id
+    assert segments.by_id[late.id].state is RemoteState.COPY_FINISHED
 
 
 async def test_a_partition_that_another_broker_leads_meanwhile_is_copied_no_further(harness: TierHarness) -> None:
