@@ -32,7 +32,8 @@ class Answered(NamedTuple):
     names: ManyNames | None = None
     #: Makes the fast paths of connections, see server/network/context.py.
     fast_path: Callable[[BrokerComponents], Callable[..., FastPath[Connection] | None]] | None = None
-    #: Called with the handler before its arguments, where clients of older releases have versions that the handler does not know.
+    #: Wraps the handler where clients of older releases send versions that the handler does not know: it is called with the
+    #: handler and its arguments.
     around: Callable[[LocalHandler, BrokerComponents, Any, RequestContext], Any] | None = None
 
 

@@ -1,4 +1,4 @@
-"""The configuration of this broker as its logs and handlers need it: the node's, and what a topic's own is above it.
+"""The configuration of this broker as its logs and handlers need it: the node's values, and those of a topic in their place.
 
 The node's values change with the metadata (`update`): everything here is looked up when it is needed, or dropped then.
 """
@@ -19,7 +19,7 @@ from ottla.server.config.remote_storage import SYSTEM
 from ottla.server.config.resource_configs import topic_values
 from ottla.storage.log_config import LogConfig
 
-#: LogConfig has these from the broker alone.
+#: These fields of LogConfig come from the broker alone: a topic cannot override them.
 BROKER_LEVEL = {
     "producer_id_expiration_ms": "producer.id.expiration.ms",
     "transaction_max_timeout_ms": "transaction.max.timeout.ms",
@@ -64,7 +64,9 @@ class BrokerConfigs:
         return replace(config, remote_storage_enable=True) if self[SYSTEM] else config
 
     def for_topic(self, known: ConfigsImage, topic: str) -> LogConfig:
-        """Return the LogConfig of a topic. Kafka takes remote.storage.enable for the topics that it makes itself, too, and it has no effect."""
+        """Return the LogConfig of a topic. Like Kafka, the broker accepts remote.storage.enable for topics that Kafka creates
+        itself, where it has no effect.
+        """
         config = self.for_log(known.for_topic(topic))
         is_local = topic in LOCAL_TOPICS and config.remote_storage_enable
         return replace(config, remote_storage_enable=False) if is_local else config

@@ -203,7 +203,8 @@ def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
 def encode_in_pieces(
     topic: MetadataResponseTopic, count: int, pieces: Iterable[list[MetadataResponsePartition]], version: int
 ) -> Iterator[bytes]:
-    """Yield the bytes of `encode_topic`, of a topic whose `count` partitions are made piece by piece. `topic` has none of them.
+    """Yield the same bytes as `encode_topic`, for `topic`, which has no partitions yet, with the `count` partitions that
+    `pieces` yields.
 
     error_code, name, id, internal | count of partitions | partitions | authorized operations, tags
     """

@@ -77,7 +77,7 @@ class LogCleaner:
             steps.close()
 
     def _log_duration(self) -> None:
-        """The line after the one of storage/cleaner/cleaner.py, which has no clock."""
+        """Log the duration, on the line after that of storage/cleaner/cleaner.py, which has no clock."""
         if self._began is not None:
             directory, began_ms = self._began
             log.info("Log cleaner pass over %s took %d ms", directory, self._world.clock.mono_ms() - began_ms)

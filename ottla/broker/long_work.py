@@ -1,10 +1,11 @@
 """Runs work that does not fit into one turn of the event loop (`protocol.work`): large batches, searches through a whole log.
 
     a turn's worth          is done at once, without a task: the common case
-    more                    goes on in later turns, one slice in each, so that everybody else is served in between
+    more                    goes on in later turns, one slice in each, so that other clients are served in between
     what leaves the         runs on a worker thread, for one request at a time: its result may take 256 MiB
     interpreter
-    what waits for a disk   runs on a thread of that disk. It does not wait for the line above: a client whose batches are
+    what waits for a disk   runs on a thread of that disk. It does not wait for work of the line above: a client whose batches
+    are
                             recompressed for seconds kept each roll of the broker waiting when both had the same semaphore
 
 Meanwhile the connection that asked is served nothing else, because requests of one connection take effect in the order they
@@ -147,9 +148,9 @@ class ManyNames(NamedTuple):
     field: str
     answers: str
     at_once: int = NAMES_AT_ONCE
-    #: What makes two of them the same; None where a repeated name has a result of its own.
+    #: Returns what two equal names have in common; None where a repeated name has a result of its own.
     key: Callable[[Any], Hashable] | None = itself
-    #: The field of a name with a list, and the field of its result with theirs.
+    #: The field of the list that a name has, and the field of its results; None if names have no lists.
     inside: tuple[str, str] | None = None
 
 

@@ -20,10 +20,10 @@ from ottla.server.clock import Clock, TimerWheel
 from ottla.server.network.context import Peer, Reply
 from ottla.server.tasks import isolated
 
-#: The client may have noticed the loss a millisecond earlier: connections break at the same moment for all peers, but
-#: not in the same turn of each node's event loop. So questions of clients that have been here for a while are answered after this, if the
-#: response names a leader that is fetched from here: of others this broker would not notice that they are lost.
-#: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
+#: The client may have noticed the loss a millisecond earlier: connections break at the same moment for all peers, but not in
+#: the same turn of each node's event loop. So a response that names a leader which this broker fetches from is delayed by this
+#: time; of other leaders this broker would not notice the loss. A starting client asks two or three times within its first
+#: milliseconds, and its responses are not delayed.
 SETTLE_MS = 10
 OLD_CONNECTION_NS = 250_000_000
 #: A fence takes 0.1 s, and the election of a controller before it 0.1 to 0.5 s. A delayed response also delays those after it

@@ -35,15 +35,15 @@ HOLD = "ottla.clock.jump.hold.ms"
 
 
 class ClockJumps:
-    """Watches the wall clock of a node for jumps against the monotonic one. What deletes by age does not go by one until it is confirmed:
-    `expiry_ms` is the time for that.
+    """Watches the wall clock of a node for jumps against the monotonic one. Deletion by age uses `expiry_ms`, which ignores a
+    jump ahead until it is confirmed.
 
     Retention by time compares the timestamps of records with the wall clock: one that an operator or a virtual machine's host sets ten
     days ahead deletes ten days of records at the next check, in Kafka too. Both clocks go on equally unless the wall clock is set, so
     that their difference shows a jump, and how large it is.
 
         jump         the difference has changed by more than a minute since the last look
-        held         for what deletes, time goes on from before a jump ahead; after a jump back it is the wall clock's own
+        held         after a jump ahead `expiry_ms` goes on as if there was none; after a jump back it is the wall-clock time
         confirmed    the clock has stayed so for ottla.clock.jump.hold.ms (an hour), or the node was restarted
         withdrawn    the clock has come back
 
@@ -54,7 +54,7 @@ class ClockJumps:
     def __init__(self, clock: Clock, hold_ms: int) -> None:
         self._clock = clock
         self._hold_ms = hold_ms
-        #: Wall-clock time minus monotonic time, as it was at the last look, and as what deletes goes by it.
+        #: Wall-clock time minus monotonic time: as it was at the last look, and as `expiry_ms` has it.
         self._seen_ms = self._trusted_ms = self._difference_ms()
         self._jumped_ms: int | None = None
 
@@ -96,7 +96,8 @@ class ClockJumps:
 #: The interval of looking for appends that failed: 10,000 logs take a millisecond.
 LOOK_MS = 2_000
 REPEAT_MS = 60_000
-#: With so much room the next append most likely succeeds, unless it is a quota of the file system that ended the last one.
+#: With this many bytes free the next append most likely succeeds, unless the last one has failed because of a quota of the file
+#: system.
 ROOM_BYTES = 1 << 20
 
 
@@ -265,7 +266,7 @@ class ScheduledTasks:
     def _on_each_disk(self, name: str, run: Callable[[LogDir], Coroutine[object, Never, None]]) -> None:
         """Run the task for each log directory beside the others, so that a disk that hangs stops its own task only.
 
-        While the one before runs no other starts.
+        While a task runs for a log directory, it is not started there again.
         """
         for directory in self._logs.directories:
             if directory.online and (name, directory.path) not in self._running:

@@ -22,7 +22,8 @@ from ottla.server.network.context import Answer, RequestContext, then
 
 #: The first versions whose clients send and read batches, and the first whose messages have timestamps.
 PRODUCE_BATCHES_SINCE, FETCH_BATCHES_SINCE, FETCH_TIMESTAMPS_SINCE = 3, 4, 2
-#: The most that the messages of a set may take, decompressed, and those of one partition in a response. A client asks for the rest.
+#: Limits in bytes: for the decompressed messages of a set, and for the messages of one partition in a response, whose client
+#: asks for the rest.
 SET_BYTES_MAX, MESSAGES_BYTES_MAX = 16 * 1024 * 1024, 1024 * 1024
 
 
@@ -78,7 +79,7 @@ def _with_batches(request: ProduceRequest) -> Work[ProduceRequest]:
 
 
 def _known_errors(response: ProduceResponse | None) -> ProduceResponse | None:
-    """Replace the error of a batch that is none by the one that clients of message sets know."""
+    """Replace INVALID_RECORD, which clients of message sets do not know, by CORRUPT_MESSAGE."""
     for topic in [] if response is None else response.responses:
         for data in topic.partition_responses:
             if data.error_code == ErrorCode.INVALID_RECORD:
@@ -107,7 +108,9 @@ def _with_messages(
 def _messages(
     broker: BrokerComponents, topic: str, data: PartitionData, offset: int, magic: int, turn: Turn, limit: int
 ) -> Work[bytes]:
-    """Return the messages from an offset on. Batches that have none for clients are read over: a client asks from the same offset else."""
+    """Return the messages from an offset on. Batches without messages for clients are skipped: otherwise the client would ask
+    for the same offset for ever.
+    """
     assert isinstance(data.records, bytes | memoryview)
     records = data.records
     while True:

@@ -1,9 +1,10 @@
-"""AlterConfigs and IncrementalAlterConfigs for this broker: what it alone can check is checked before the request is forwarded.
+"""AlterConfigs and IncrementalAlterConfigs for this broker: the checks that only this broker can make come before the request
+is forwarded.
 
 Key and trust stores are files of this machine, which the active controller cannot read. Clients send the changes of a broker to that
-broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only; so are values
-that the broker's other ones forbid (`check_changes`), because the controller does not know this broker's file. The levels of loggers
-(KIP-412) are those of this process, and no controller is asked.
+broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only. A value
+that contradicts other values of this broker (`check_changes`) is INVALID_REQUEST, too, because the controller does not know
+this broker's file. The levels of loggers (KIP-412) are those of this process, and no controller is asked.
 
 Errors:
     INVALID_REQUEST  a store cannot be used, or a pool of threads changes too much
@@ -86,7 +87,7 @@ def _is_answered_here(broker: BrokerComponents, resource: Any, context: RequestC
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         _change_levels(broker, resource, validate_only=validate_only)
         return True
-    if allowed:  # the controller refuses others, and they do not find out which files there are
+    if allowed:  # the controller rejects all other clients, which must not find out which files exist
         why = _unusable_stores(broker, resource)
         if why is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
@@ -95,7 +96,9 @@ def _is_answered_here(broker: BrokerComponents, resource: Any, context: RequestC
 
 
 def _check_values(broker: BrokerComponents, resource: Any) -> None:
-    """Check the values that this broker would have, also where all brokers are to have them."""
+    """Check the values that this broker would have after the change, which may be a change of its own values or of all brokers'
+    defaults.
+    """
     levels = broker.configs.levels
     if resource.resource_type != ResourceType.BROKER or resource.resource_name not in ("", str(broker.node_id)):
         return

@@ -35,7 +35,8 @@ BROKERS, CONTROLLERS = 1, 2
 def describe_cluster(
     broker: BrokerComponents, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    """DescribeCluster (60): the brokers, on a broker's listener. Asked for the controllers, it is the wrong endpoint (KIP-919).
+    """DescribeCluster (60): the brokers, on a broker's listener. A request for the controllers has come to the wrong endpoint
+    (KIP-919).
 
     v1 endpoint_type · v2 include_fenced_brokers (KIP-1073).
 

@@ -1,6 +1,6 @@
 """DeleteRecords (21): move the log start offset of partitions led here, and wait until all replicas have.
 
--1 is the high watermark. Internal topics and topics without cleanup.policy=delete reject. v2 flexible.
+-1 is the high watermark. Internal topics and topics without cleanup.policy=delete are rejected. v2 flexible.
 
 Errors:
     INVALID_TOPIC_EXCEPTION  the topic is internal
@@ -32,8 +32,9 @@ from ottla.storage.errors import StorageFailure
 from ottla.storage.log.retention import delete_records
 
 HIGH_WATERMARK = -1
-#: The write of the log start offsets takes milliseconds. Clients that ask for no waiting (librdkafka's operation timeout 0) want to be
-#: answered at once about other replicas, and not before this broker's own disk, which Apache Kafka does not wait for.
+#: The minimum wait in milliseconds, for this broker's own disk: the write of the log start offsets takes a few. A client with
+#: timeout 0 (librdkafka's operation timeout) does not want to wait for other replicas, but the response must not come before
+#: the write. Apache Kafka's does.
 DISK_MS_MIN = 2_000
 
 
@@ -137,7 +138,9 @@ class _DelayedDelete:
             wait.partition.watchers.fire()
 
     def wake(self) -> None:
-        """A replica's log start has moved, or the partition's roles."""
+        """Complete the reply if its waits are over: a replica's log start has moved, or the roles of a partition have
+        changed.
+        """
         over = [wait for wait in self._waits if wait.is_over(self._broker.metadata.is_alive)]
         for wait in over:
             self._waits.remove(wait)

@@ -1,6 +1,7 @@
 """DescribeDelegationToken (41): delegation tokens with their secrets.
 
-Owner, requester and renewers see a token, and who may DESCRIBE it, or DESCRIBE_TOKENS of its owner (KIP-373).
+A token is shown to its owner, requester and renewers, to clients that may DESCRIBE it, and to those that may DESCRIBE_TOKENS of
+its owner (KIP-373).
 
 Errors:
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED  the client has logged in by a token, or not at all
@@ -22,7 +23,7 @@ from ottla.server.authorization.operations import DELEGATION_TOKEN, DESCRIBE, DE
 from ottla.server.network.context import RequestContext
 from ottla.server.sasl.delegation_tokens import hmac_of, may_handle_tokens, principal_of
 
-#: Before, the response has no fields for the requester (KIP-373).
+#: Earlier responses have no fields for the requester (KIP-373).
 REQUESTER_SINCE = 3
 
 

@@ -1,8 +1,8 @@
 """FindCoordinator (10): the broker that leads the partition of the internal topic where a key lives.
 
-The first question about groups has `__consumer_offsets` created, that about transactions `__transaction_state`. The response
-waits a moment for that, because a client that gets COORDINATOR_NOT_AVAILABLE waits for its retry backoff first, which is
-longer; when it takes longer, it gets that error.
+The first request for a group's coordinator causes the creation of `__consumer_offsets`, the first one for a transactional id's
+that of `__transaction_state`. The response waits a moment for the topic, because a client that gets COORDINATOR_NOT_AVAILABLE
+sleeps for its retry backoff, which is longer. If the creation takes longer than that moment, the client gets the error.
 
 DESCRIBE on the group or the transactional id; a broker that asks for share groups needs CLUSTER_ACTION.
 

@@ -83,7 +83,7 @@ def _is_future(broker: BrokerComponents, log: Log) -> bool:
 def _offset_lag(broker: BrokerComponents, log: Log) -> int:
     """Return the lag of this replica behind the high watermark; 0 for a leader and for unknown partitions.
 
-    A future log's is behind the log that it is to replace, -1 if that is not here.
+    The lag of a future log is that behind the log which it is going to replace; -1 if that log is not here.
     """
     if _is_future(broker, log):
         current = broker.replicas.logs.open.get(log.topic_id, log.partition)

@@ -50,7 +50,7 @@ SINCE_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 DEBUGGING_REPLICA_ID, UNKNOWN = -2, (-1, -1, -1)
-#: What a partition without a search takes, in records looked at: three microseconds.
+#: The cost of a partition without a search, as a number of records that a search looks at in the same time: three microseconds.
 RECORDS_PER_PARTITION = 3
 
 
@@ -157,7 +157,7 @@ def _look_up(
         limit = log.last_stable_offset
     else:
         limit = log.high_watermark
-    # Invariant 8: never a smaller offset than the leader before has given. Right after an election the high watermark may be lower.
+    # Invariant 8: no offset is below one that the former leader returned. After an election the high watermark may be lower.
     lags = is_client and partition.is_leader and log.high_watermark < partition.epoch_start_offset
     match asked.timestamp:
         case -1:  # LATEST

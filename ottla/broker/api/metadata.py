@@ -4,11 +4,12 @@ A client needs DESCRIBE on each topic. A rejection does not disclose whether the
 
 all topics          those that may not be described are left out
 named               TOPIC_AUTHORIZATION_FAILED with the name, whether or not there is such a topic
-by id               TOPIC_AUTHORIZATION_FAILED with the id, for ids are no secret (KIP-516); the name is kept back
+by id               TOPIC_AUTHORIZATION_FAILED with the id, for ids are no secret (KIP-516), and without the name
 to be created       CREATE on the cluster or on the topic, else TOPIC_AUTHORIZATION_FAILED
 
-Creating is asked of the controller. The response waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that gets
-UNKNOWN_TOPIC_OR_PARTITION sleeps its retry backoff first, which is longer; when it takes longer, the client gets that error.
+The controller creates topics. The response waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that gets
+UNKNOWN_TOPIC_OR_PARTITION sleeps for its retry backoff, which is longer. If the creation takes longer than that moment, the
+client gets the error.
 
 v0 an empty list asks for all topics, v1+ null does · v1 controller_id, rack, is_internal · v2 cluster_id · v4 allow_auto_topic_creation
 v5 offline_replicas · v7 leader_epoch · v8-10 authorized operations · v10 topic ids in answers, v12 in requests · v13 top-level error.
@@ -115,7 +116,7 @@ def names_any(broker: BrokerComponents, request: MetadataRequest, leaders: Colle
 
 
 def _named(broker: BrokerComponents, request: MetadataRequest) -> Iterator[TopicImage]:
-    """Yield the topics that the request names, and that there are."""
+    """Yield the topics of the request that exist."""
     topics = broker.metadata.image.topics
     for asked in request.topics or ():
         image = topics.by_id(asked.topic_id) if asked.name is None else topics.by_name(asked.name)
@@ -146,7 +147,7 @@ def _answer_now(broker: BrokerComponents, request: MetadataRequest, context: Req
 
 
 def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
-    """Complete the response: later, if it has many topics that are not encoded yet."""
+    """Complete the response. If many of its topics are not encoded yet, it is completed in a later turn."""
     is_long = (
         request.topics is None or sum(len(image.partitions) for image in _named(broker, request)) > PARTITIONS_PER_TURN
     )
@@ -194,7 +195,7 @@ def _visible(broker: BrokerComponents, context: RequestContext) -> Callable[[str
 
 
 def _asked_rows(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, rows: Rows) -> Rows:
-    """Return those of the requested topics."""
+    """Return the rows of the requested topics."""
     builder = TopicsOfMetadata(broker, context.api_version, context.connection.listener_name)
     encoded, topics = dict(rows.topics), broker.metadata.image.topics
     found: list[tuple[str, bytes]] = []

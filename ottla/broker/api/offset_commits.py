@@ -1,4 +1,6 @@
-"""Offsets of groups are committed, by OffsetCommit or in a transaction. What does not exist is not the coordinator's to answer."""
+"""Offsets of groups are committed, by OffsetCommit or in a transaction. Topics and partitions that do not exist are answered
+here, not by the coordinator.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def take_out_unknown(
 
 
 def merged(unknown: Iterable[TopicT], answered: Iterable[TopicT]) -> list[TopicT]:
-    """Return one entry per topic, as clients look for it."""
+    """Return one entry per topic: clients look for a single one."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in unknown}
     for topic in answered:
         known = by_topic.setdefault((topic.name, topic.topic_id), topic)
@@ -99,7 +101,8 @@ ABORTABLE_SINCE = 4
 ADDED_SINCE = 5
 TXN_TOPIC_IDS_SINCE = 6
 
-# The client gets the error of a group coordinator that is not ready, because it does not know the other coordinator.
+# The client gets the error of a group coordinator that is not ready, because the client does not know that there is a
+# transaction coordinator behind it.
 VERIFICATION_ERRORS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 

@@ -1,4 +1,6 @@
-"""Members of share groups acknowledge records; also what ShareFetch has in common with that: who asks, errors and leaders of responses."""
+"""Members of share groups acknowledge records; and what ShareFetch shares with it: the session's key, checks, and leaders in
+responses.
+"""
 
 from __future__ import annotations
 

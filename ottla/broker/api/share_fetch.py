@@ -93,9 +93,10 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _LateError:
-    """An error that is answered after the wait of its fetch, by the wheel of all waiting fetches, which is never early.
+    """An error whose response is sent when the fetch's max_wait_ms is over. It uses the timer wheel of all waiting fetches,
+    which is never early.
 
-    A timer of uvloop counts from the loop's cached time, in whole milliseconds, and is early by up to one.
+    A timer of uvloop counts from the loop's cached time, in whole milliseconds, and is up to one millisecond early.
     """
 
     error: KafkaError
@@ -159,7 +160,8 @@ def _takes_none(request: ShareFetchRequest) -> bool:
 def _throttle_ms(broker: BrokerComponents, context: RequestContext, size: int) -> int:
     """Return the throttle time.
 
-    It is asked before records are acquired: Kafka throws away what it has acquired, which is then locked until its time-out.
+    It is computed before records are acquired. Kafka acquires first and throws the records away when it throttles: they then
+    stay locked until their acquisition locks time out.
     """
     if not broker.quotas.active:
         return 0

@@ -44,7 +44,7 @@ def get_telemetry_subscriptions(
 
 
 COMPRESSION_TYPE_MAX = 4
-#: Kafka's Uuid.RESERVED: none at all, and the metadata topic's.
+#: Kafka's Uuid.RESERVED: the id that stands for no id, and the id of the metadata topic.
 RESERVED_IDS = (bytes(16), bytes(15) + b"\1")
 
 

@@ -57,10 +57,10 @@ ResponseT = TypeVar("ResponseT", InitProducerIdResponse, EndTxnResponse)
 
 
 def as_known(context: RequestContext, error: int) -> int:
-    """Return the error as the client's version has it.
+    """Return the error, or the one in its place that the client's version knows.
 
     Errors:
-        INVALID_PRODUCER_EPOCH  in place of PRODUCER_FENCED, to a client from before it
+        INVALID_PRODUCER_EPOCH  in place of PRODUCER_FENCED, to a client that is older than this error
     """
     if error == ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_SINCE[ApiKey(context.api_key)]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -122,8 +122,9 @@ def add_partitions_to_txn(
 ) -> Answer[AddPartitionsToTxnResponse]:
     """AddPartitionsToTxn (24): add partitions to transactions, or, from brokers, verify that they were added.
 
-    One partition that cannot join keeps all of its transaction's from joining: OPERATION_NOT_ATTEMPTED. v0-3 are clients'
-    with one transaction, WRITE on its id and on every topic · v2 PRODUCER_FENCED · v4 several, from brokers, verify_only (KIP-890) · v5 TRANSACTION_ABORTABLE.
+    If one partition cannot join its transaction, none of the others in the request joins it: OPERATION_NOT_ATTEMPTED. v0-3 are
+    clients' with one transaction, WRITE on its id and on every topic · v2 PRODUCER_FENCED · v4 several, from brokers,
+    verify_only (KIP-890) · v5 TRANSACTION_ABORTABLE.
 
     Errors:
         UNKNOWN_TOPIC_OR_PARTITION  the partition does not exist
@@ -178,7 +179,7 @@ def _add(
     coordinator = broker.transactions.coordinator
     if transaction.verify_only:
         return then(coordinator.verify_partitions(transactional_id, *producer, asked), result)
-    # Clients add before v4; what brokers add is for clients of version 2.
+    # Clients send this before v4. From v4 on a broker sends it, for clients whose transactions have version 2.
     version = EPOCH_BUMP_SINCE if context.api_version >= BATCHED_SINCE else 0
     cause = ("AddPartitionsToTxn", asker_of(context))
     added = coordinator.add_partitions(transactional_id, *producer, asked, version, cause)

@@ -18,7 +18,7 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import Answer, Reply, RequestContext
 
-#: Markers and their partitions in one turn of the event loop; a file may have to be made for one.
+#: The limit of markers, times their partitions, in one turn of the event loop: each may have to create a file.
 MARKERS_A_TURN = 1_000
 
 

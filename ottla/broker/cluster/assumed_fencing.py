@@ -11,10 +11,11 @@ acks=all is never acknowledged, what it acknowledges with acks=1 is lost, and a 
 
     successor      one that is reached, and whose metadata has a newer leader epoch of a partition that this broker leads
 
-It assumes that it was fenced if it is out of touch, and it and those that it reaches are no majority of all that are not gone, twice
-in a row, or one of them knows a successor. If the quorum alone is away there are none, and brokers reach each other and serve on, as Apache
-Kafka's do; so does the last one whose others have ended.
-What other brokers answer does not depend on their own assumption, so that one that is wrong for a second spreads to none.
+A broker that is out of touch assumes that it was fenced in two cases: a broker that it reaches knows a successor; or, twice in
+a row, it and the brokers that it reaches are no majority of all brokers that are not gone. If only the quorum is away, there is
+no successor, and brokers reach each other and go on serving, as Apache Kafka's do; so does the last broker after all others
+have ended.
+What other brokers answer does not depend on their own assumption, so that a wrong assumption does not spread.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ log = logging.getLogger(__name__)
 ANSWER_MS = 1_000
 #: The time between two looks at the others while the controller does not answer.
 AGAIN_MS = 1_000
-#: Partitions that others are asked about. One that has a new leader is enough; a fenced broker leads none of them any more.
+#: Limit of the partitions that other brokers are asked about. A new leader of one is enough, and a fenced broker leads none of
+#: them any more.
 LED_ASKED_ABOUT = 20
 
 
@@ -117,10 +119,12 @@ class AssumedFencing:
                 continue
             found = await self._look()
             if not self.is_assumed and Reachability.SUCCESSOR not in found and reason(found) is not None:
-                # It ends all clients' connections. Others, or this process, may have got no processor for a second.
+                # Look twice before all connections of clients are closed: another broker, or this process, may have had no CPU
+                # time for a second.
                 found = await self._look()
             why = reason(found)
-            # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process, or the broker stops.
+            # A heartbeat may have been answered during the look, most of all after a pause of the whole process, or the broker
+            # may be stopping.
             is_alone = self._session_left_ms() <= 0 and self._lifecycle.state is BrokerState.RUNNING
             self._become(why if is_alone else None)
             await pause(self._world.clock, AGAIN_MS)
@@ -170,7 +174,9 @@ class AssumedFencing:
 
     @staticmethod
     async def _is_succeeded(channel: Channel, led: Mapping[tuple[str, int], int]) -> bool:
-        """Return whether the other broker's metadata has a newer leader epoch. One that does not answer this is a broker that was reached."""
+        """Return whether the other broker's metadata has a newer leader epoch. False without an answer: the broker counts as
+        reached.
+        """
         topics = [MetadataRequestTopic(name=name) for name in dict.fromkeys(topic for topic, _ in led)]
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):

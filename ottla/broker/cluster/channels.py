@@ -53,7 +53,8 @@ REQUEST_TIMEOUT_MS = 30_000
 RETRY_MS_MIN = 5
 RETRY_MS_MAX = 200
 
-#: What a broker sends because a client wants it. Its own requests may be repeated without end: they mean the same twice.
+#: Requests that a broker sends because a client wants it. The broker's own requests may be repeated without end, because a
+#: repetition changes nothing.
 OF_CLIENTS = (EnvelopeRequest, CreateTopicsRequest)
 LOSSES_MAX = 2
 

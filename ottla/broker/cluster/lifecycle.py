@@ -109,7 +109,7 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._heartbeat_interval_ms = heartbeat_interval_ms
         # A request that times out closes its connection, and the controller then fences the broker at once. So a slow controller, or a
-        # slow broker, gets as much time as in Kafka. Of another controller the quorum's metadata says it sooner.
+        # slow broker, gets as much time as in Kafka. A change of the controller is noticed sooner, by the quorum's metadata.
         self._answer_timeout_ms = max(heartbeat_interval_ms, session_timeout_ms // 2)
         self._registration_timeout_ms = registration_timeout_ms
         self._ready = False

@@ -217,7 +217,7 @@ class StreamsTopics:
         self._failures: dict[str, _Failure] = {}
 
     def create(self, topics: Mapping[str, CreatableTopic], keep_errors_ms: int, client: RequestContext) -> None:
-        """Ask for those that are not asked for already, and did not fail just now; in the name of the member's client."""
+        """Request, in the name of the member's client, the topics that are neither requested already nor have just failed."""
         now_ms = self._world.clock.mono_ms()
         new = [
             topic

@@ -198,7 +198,7 @@ class CoordinatorContext(Generic[ShardT]):
         return response
 
     def perform_unasked(self, cause: Cause, decide: Callable[[], Unasked]) -> None:
-        """Perform the decision of a timer or an event, its cause. An error ends this one only, since there is no request to answer with it.
+        """Perform a decision whose `cause` is a timer or an event. An error ends only this decision: no request waits for it.
 
         The other sessions and rebalances of the shard depend on their timers.
         """
@@ -250,7 +250,7 @@ class CoordinatorContext(Generic[ShardT]):
     def _complete_all(self, replies: list[Response]) -> None:
         """Complete the waiting operations.
 
-        Those that one turn has no room for are completed as if they waited for the log, REPLIES_A_TURN in each.
+        One turn completes REPLIES_A_TURN of them. The others wait, like responses that wait for the log.
         """
         for reply, response in replies[:REPLIES_A_TURN]:
             self.complete(reply, response)
@@ -302,7 +302,9 @@ class CoordinatorContext(Generic[ShardT]):
             left -= 1
 
     def _time_out(self) -> None:
-        """Times out, because the followers are too slow: clients retry. The records stay in the log and may still be committed."""
+        """Fail the responses whose time is over, because the followers are too slow: clients retry. The records stay in the log
+        and may still be committed.
+        """
         self._timeout = None
         now_ms = self.topic.clock.mono_ms()
         waiting = self._waiting
@@ -374,7 +376,7 @@ class CoordinatorContext(Generic[ShardT]):
         self._wake_up = clock.call_later(max(0, deadline_ms - clock.mono_ms()), self._run_timers)
 
     def _run_timers(self) -> None:
-        """Run the due timers, in this turn if it has time left for them, and after those of the shards that wait already."""
+        """Run the due timers: in this turn if it has time left, else after those of the shards that are waiting already."""
         self._wake_up, self._runs_timers = None, True
         self.topic.turns.timers.add(self._due_timers(), self._timers_done)
 

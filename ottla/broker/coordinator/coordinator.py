@@ -31,7 +31,7 @@ hashes: Kept[str, int] = Kept("partition_hashes", 4 * 1024 * 1024)
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Return Kafka's Utils.abs(hashCode) modulo the count; the one number without a positive twin counts as 0 there."""
+    """Return Kafka's Utils.abs(hashCode) modulo the count; -2**31 has no positive counterpart, and counts as 0."""
     value = hashes.get(key)
     if value is None:
         value = hashes.keep(key, java_hash_code(key), key)

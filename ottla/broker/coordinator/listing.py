@@ -1,4 +1,4 @@
-"""Lists over all shards of a broker, a bounded number of things in each turn of the event loop."""
+"""Lists over all shards of a broker, a bounded number of groups or transactions in each turn of the event loop."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ LOOKS_PER_TURN = 2_000
 
 
 class Listing(Generic[ShardT, ThingT, ItemT]):
-    """The progress of one request through the shards: `item` makes what is listed of a thing, None if it is not listed.
+    """The progress of one request through the shards: `item` returns the entry of a group or transaction in the list, None if
+    it has none.
 
-    An error of a shard is the response, but for one of a shard that is led elsewhere by now.
+    The error of a shard is the error of the response, except that of a shard which another broker leads by now.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Listing(Generic[ShardT, ThingT, ItemT]):
         self._runtime = runtime
         self._things = things
         self._item = item
-        # The partitions that are left, and what is left of one that was begun.
+        # The partitions that are left, each with the things that are left of it if it was begun.
         self._left: list[tuple[int, Sequence[ThingT] | None]] = [(each, None) for each in runtime.partitions()]
         self._looks = 0
         self._items: list[ItemT] = []

@@ -46,8 +46,8 @@ class Outcome(Generic[ResponseT]):
     atomic: bool = True
     # Set for records that count only when this producer's transaction is committed.
     producer: Producer | None = None
-    # Called once all records up to these are committed: what must not happen if they might yet be lost. Never called
-    # when leadership ends first.
+    # Called once all records up to these are committed: for an effect that must not happen while the records might be lost. It
+    # is never called when leadership ends first.
     committed: Callable[[], None] | None = None
 
 

@@ -32,7 +32,8 @@ class PartitionLog(Protocol):
     def when_committed(self, tp: TopicPartition, offset: int, callback: Callable[[], None]) -> None:
         """Call back once, soon after the high watermark has passed `offset`.
 
-        Never called when leadership ends first (the coordinator is notified of that separately, and fails pending responses).
+        It is never called when leadership ends first (the coordinator is notified of that separately, and fails pending
+        responses).
         """
         ...
 

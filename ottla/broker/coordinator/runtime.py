@@ -93,7 +93,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._reload(context)
 
     def _reload(self, failed: CoordinatorContext[ShardT]) -> None:
-        """Memory and log differ since a record was appended that could not be replayed: begin again with the log."""
+        """Load the shard again from the log, because its state differs since an appended record could not be replayed."""
         partition = failed.tp[1]
         if self._contexts.get(partition) is failed:
             failed.close()
@@ -224,7 +224,9 @@ class CoordinatorRuntime(Generic[ShardT]):
     def write_all(
         self, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Run a decision of every loaded shard about an event without a request. What takes long is a sweep that begins by a timer."""
+        """Let every loaded shard decide about an event that has no request. If that takes long, the decision begins a sweep by
+        a timer.
+        """
         cause = _event(decide)
         for context in list(self._contexts.values()):
             if context.state is CoordinatorState.ACTIVE:

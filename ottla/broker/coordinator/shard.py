@@ -62,7 +62,7 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self, now_ms: int) -> Unasked:
-        """Take over: all records are replayed and this broker leads. Rebuild timers, decide what cannot wait."""
+        """Take over: all records are replayed, and this broker leads the partition. Rebuild timers, decide what cannot wait."""
         ...
 
     def on_unloaded(self) -> Unasked:
@@ -71,7 +71,7 @@ class Shard(Protocol):
 
 
 class RecordCodec:
-    """Bytes of a shard's records. Unknown record types are skipped when loading, so that a newer broker's survive (KIP-915)."""
+    """Codec of a shard's records. Unknown record types are skipped when loading, so that a newer broker's survive (KIP-915)."""
 
     #: The types that the shard replays.
     types: ClassVar[RecordTypes]
@@ -81,7 +81,7 @@ class RecordCodec:
         return 0
 
     def current(self, key: Any, value: Any) -> CoordinatorRecord:
-        """Return the record as the shard replays it, where an older format has another one."""
+        """Return the record as the shard replays it; one of an older format is converted."""
         return key, value
 
     def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:

@@ -17,16 +17,16 @@ class RecordAccount(NamedTuple):
     """The entry of a record of one type in a story."""
 
     text: str
-    #: The facts of a key and its value.
+    #: Returns the facts of a record from its key and value.
     facts: Callable[[Any, Any], tuple[object, ...]]
-    #: Whether many of them belong to one course of events, which is one entry.
+    #: Whether successive records of this type grow one entry, because they belong to one course of events.
     is_frequent: bool = False
 
 
 class CoordinatorStories(Stories[str]):
     """The stories of a coordinator whose records have no place in stories.
 
-    `subject` is whom the request under way is about, as `cause` is why.
+    `subject` is the group or transactional id that the present decision is about, and `cause` its reason.
     """
 
     subject: str | None = None
@@ -36,16 +36,16 @@ class CoordinatorStories(Stories[str]):
         self.subject, self.cause = subject, cause
 
     def print_subject(self) -> None:
-        """Log the story of whom the request under way is about."""
+        """Log the story of the present decision's subject."""
         if self.subject is not None:
             self.print(self.subject)
 
     def subject_of(self, key: Any) -> str | None:
-        """Return whose story a record with this key belongs to."""
+        """Return the subject whose story a record with this key belongs to."""
         return None
 
     def appended(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Add the records of a decision that are in the log now."""
+        """Add the records of a decision, which are in the log now."""
 
     def add_record(self, subject: str, facts: RecordAccount, key: Any, value: Any) -> None:
         if facts.is_frequent:
@@ -54,7 +54,7 @@ class CoordinatorStories(Stories[str]):
             self.add(subject, facts.text, facts.facts(key, value))
 
     def rejected(self, records: Sequence[CoordinatorRecord], error: Exception) -> None:
-        """The log has rejected the records: nothing of the decision holds."""
+        """Add that the log has rejected the records, so that the decision has no effect."""
         if (subject := self.subject_of(records[0][0])) is not None:
             self.grow(subject, "%d records of the decision before were not appended: %s", (len(records), error))
 
@@ -65,10 +65,10 @@ class CoordinatorStories(Stories[str]):
                 self.print(subject)
 
     def print_of_timer(self, key: object) -> None:
-        """Log the story of whom the timer was for that failed: its key names the kind, then the group."""
+        """Log the story of the subject whose timer failed: the key of the timer has the kind, then the group."""
         if isinstance(key, tuple) and len(key) > 1 and key[1] in self:
             self.print(key[1])
 
 
-#: Records whose stories are logged after a failure: nearly always they are of one group.
+#: Records whose stories are logged after a failure: nearly always they belong to one group.
 STORIES_PRINTED_MAX = 4

@@ -121,12 +121,12 @@ Look: TypeAlias = Callable[[T, list[CoordinatorRecord]], int]
 
 # Looking at one offset or one transaction takes about 1 us.
 LOOKS_PER_TURN = 2_000
-# A timer that is due at once would run in the same turn.
+# The least delay: a timer with delay 0 would run in the same turn.
 NEXT_TURN_MS = 1
 
 
 def sweep_soon(timers: Timers, key: Hashable, items: Callable[[], Iterable[T]], look: Look[T]) -> Unasked:
-    """Begin a sweep by a timer: an event may concern all shards of a broker, whose timers share one budget of a turn."""
+    """Begin a sweep by a timer: an event may concern all shards of a broker, and their timers share one budget in each turn."""
     timers.schedule(key, 0, lambda: sweep(timers, key, iter(items()), look))
     return Outcome()
 

@@ -1,8 +1,9 @@
 """Fetch (1): record batches for consumers and followers. A hot path: answered at once, or when enough bytes are there.
 
-Here a request becomes a session, what is sent of the rows that were read becomes structs (partitions by topic, and new leaders, KIP-951),
-and a Fetch waits. Most requests repeat the one before and do not come to `handle` (repeated.py). Consumers need READ on each topic,
-followers CLUSTER_ACTION; every fetch of a session is authorized again.
+Three steps are here: from a request to its session, from the rows that were read to the structs of the response (partitions by
+topic, and new leaders, KIP-951), and the wait of a delayed Fetch. Most requests repeat the one before and do not come to
+`handle` (repeated.py). Consumers need READ on each topic, followers CLUSTER_ACTION; every fetch of a session is authorized
+again.
 
 v0-3 messages (api/_older_records.py) · v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and
 preferred_read_replica (KIP-392) · v12 flexible, last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state
@@ -37,7 +38,7 @@ from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from ottla.server.network.context import Answer, PendingResponse, Reply, RequestContext
 
-#: From these versions on an error that says so names the leader, and its address (KIP-951).
+#: From these versions on an error because of another leader names that leader, and its address (KIP-951).
 LEADERS_VERSION, ENDPOINTS_VERSION = 12, 16
 NO_BYTES = b""
 new_response, new_partition_data = maker(FetchResponse), maker(PartitionData)
@@ -49,7 +50,7 @@ Sent: TypeAlias = tuple[FetchPartition, int, int, int, bytes | memoryview, Parti
 def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) -> list[Sent]:
     """Return what is sent of the rows, and leave the session as its client will know it (KIP-227).
 
-    An incremental response leaves out unchanged partitions, and those become idle that have nothing to read before they change.
+    An incremental response leaves out unchanged partitions. Partitions with nothing to read become idle until they change.
     """
     session, replica_id = reader.session, reader.replica_id
     keeps_session = session.id != INVALID_SESSION_ID
@@ -257,7 +258,7 @@ def unreadable(
 
 
 class PendingFetch:
-    """One request."""
+    """One Fetch request that the handler serves."""
 
     __slots__ = ("_broker", "_is_metered", "_opens_session", "reader")
 
@@ -283,7 +284,7 @@ class PendingFetch:
         is_incremental = session.id != INVALID_SESSION_ID
         throttle_ms = self._throttle_ms(rows) if self._is_metered else 0
         if throttle_ms:
-            # The response has no partitions: so Kafka answers a throttled consumer. The session does not change.
+            # The response has no partitions, as Kafka's to a throttled consumer. The session does not change.
             if not is_incremental:
                 session.close()
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.id)
@@ -337,7 +338,7 @@ def session_of(broker: FetchedBroker, request: FetchRequest, version: int) -> Fe
         request.session_id, request.session_epoch, uses_topic_ids=by_id, now_ms=broker.world.clock.mono_ms()
     )
     if session.waiting is not None:
-        # A follower with news: it is answered now, so that the news need not wait as well.
+        # A follower has changed its session: answer its waiting fetch now, so that the change need not wait.
         session.waiting.expire()
     forgotten: list[PartitionKey] = [
         (topic.topic_id if by_id else topic.topic, index)

@@ -24,11 +24,12 @@ CLIENTS = ("librdkafka", "confluent-kafka")
 PAUSE_MS_MIN, PAUSE_MS_MAX = 950, 1_300
 #: The default limits of the queue, of which the first that is reached ends the fetches.
 QUEUE_BYTES, QUEUE_RECORDS = 65_536 * 1024, 100_000
-#: Less than this before a pause has not filled the queue, which up to eight brokers may feed.
+#: A client that got less than this before a pause cannot have filled its queue. Up to eight brokers may feed one queue.
 PAUSE_BYTES_MIN, PAUSE_RECORDS_MIN = QUEUE_BYTES // 8, QUEUE_RECORDS // 8
-#: What the application is measured to take is not exceeded at first: a queue that is not full costs nothing, a pause a second.
+#: The part of the measured rate that the responses keep at first: a queue that is not full costs nothing, a pause costs a
+#: second.
 SHARE_OF_MEASURED = 0.97
-#: Growth of the rate in a second: in the seconds after it was measured, and by this much more in each later one.
+#: Growth of the rate in a second: GROWTH in the first STEADY_MS after the measurement, GROWTH_LATER after them.
 GROWTH, GROWTH_LATER = 0.01, 0.1
 STEADY_MS = 3_000
 #: What may be sent at once after a while without requests, in milliseconds of the rate.
@@ -44,7 +45,9 @@ class Pacings:
     paced: int = 0
 
     def of(self, context: RequestContext, share: Callable[[], float]) -> FetchPacing | None:
-        """Return a pacing for a client that pauses like librdkafka; None for all others. `share`: of its queue, that this broker feeds."""
+        """Return a pacing for a client that pauses like librdkafka; None for all others. `share()` is the part of the client's
+        queue that this broker feeds.
+        """
         is_known = context.connection.client_software_name.startswith(CLIENTS)
         return FetchPacing(self, share) if self.enabled and is_known else None
 
@@ -114,7 +117,7 @@ class FetchPacing:
         share = self._share()
         queue = min(QUEUE_BYTES, QUEUE_RECORDS * nbytes / records) * share
         measured = SHARE_OF_MEASURED * (nbytes - queue) / filled_ms
-        # The mean rate without pacing. A lower measured rate cannot be right: then no empty queue of that size was filled.
+        # The mean rate without pacing. A measured rate below it cannot be right: at that rate the queue was not filled.
         mean = nbytes / (filled_ms + pause_ms)
         # One of several brokers may be paused once by chance, while the others go on filling the queue.
         self._pauses += 1

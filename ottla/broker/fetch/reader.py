@@ -6,8 +6,8 @@
     consumer, read_committed        last stable offset        same
 
 `find` looks up each partition and checks epochs, divergence (KIP-595), broker epoch (KIP-903) and range; `read` adds the records,
-until max.bytes are found. A follower's positions are recorded in between, before any partition is read: what they commit may raise
-watermarks, and who waited for one may append elsewhere.
+until max.bytes are found. A follower's positions are recorded in between, before any partition is read: a position may raise a
+high watermark, and an operation that waited for it may append to another partition.
 The result is one row for each partition. The handler makes structs of the rows, the fast path packs them.
 Nothing here waits (`DelayedFetch`).
 """
@@ -112,7 +112,7 @@ class SessionReader:
         self._is_special = self._rack != ""
         self.max_bytes = max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, max_bytes)
-        #: What each partition counted when it was last read (`read`), where the records of one alone are not enough.
+        #: The bytes of each partition when it was last read (`read`); None if a single record is enough for the request.
         self.ready_bytes: dict[FetchPartition, int] | None = {} if self.min_bytes > 1 else None
         #: The first partition whose offset is in remote storage alone, found by `read`.
         self.moved: Moved | None = None
@@ -120,7 +120,7 @@ class SessionReader:
         self._may_wait = request.max_wait_ms > 0 and bool(session.partitions)
 
     def limit(self, max_bytes: int) -> None:
-        """Read less than the client asks for: its quota."""
+        """Read at most `max_bytes`, the rest of the client's quota."""
         self.max_bytes = min(self.max_bytes, max_bytes)
         self.min_bytes = min(self.min_bytes, self.max_bytes)
 
@@ -136,7 +136,7 @@ class SessionReader:
     def begin(self, now_ms: int) -> tuple[list[Row], bool, bool]:
         """Return the rows, whether they are to be sent now, and if not whether a follower's fetch waits for more records.
 
-        See replication/wakeups.py for the last.
+        The third value is about batching (replication/wakeups.py).
         """
         rows = self.find(self.session.active)
         if self.replica_id >= 0:
@@ -156,7 +156,7 @@ class SessionReader:
         for wanted in asked:
             partition = wanted.replica
             log = None if partition is None else partition.leader_log
-            if log is None:  # not known yet, or it leads no more: there may be another one
+            if log is None:  # the replica is not known yet, or has stopped leading: there may be another object for it
                 partition = wanted.replica = self._replica(wanted)
                 log = None if partition is None else partition.leader_log
             if partition is None or log is None or is_special:
@@ -187,7 +187,7 @@ class SessionReader:
         """Return the row after all checks, with the error of the one that fails."""
         if wanted.topic in self._unreadable:
             refusal = failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            refusal.aborted_transactions = []  # null in other errors: so Kafka
+            refusal.aborted_transactions = []  # null in other errors, as in Kafka
             return wanted, None, None, None, refusal
         try:
             if partition is None:
@@ -224,7 +224,7 @@ class SessionReader:
                 partition.record_follower_fetch(
                     replica_id, wanted.fetch_offset, wanted.replica_log_start_offset, now_ms, replica_epoch
                 )
-        # What they have committed may have made other partitions active, or taken one offline.
+        # The commits of these positions may have made other partitions active, or have taken one offline.
         if len(session.active) != len(rows):
             return self.find(session.active)
         for _, partition, log, _, _ in rows:
@@ -233,7 +233,9 @@ class SessionReader:
         return rows
 
     def _records(self, rows: list[Row]) -> int | None:
-        """Return how many records a follower has not got of these partitions; None if it is not to wait for others."""
+        """Return the number of records that a follower still has to fetch from these partitions; None if they must not wait for
+        batching.
+        """
         records = 0
         for wanted, partition, log, _, data in rows:
             if data is not None or log is None or partition is None:
@@ -245,10 +247,11 @@ class SessionReader:
         return records
 
     def read(self, rows: list[Row]) -> bool:
-        """Give the rows their records; return True if there are min.bytes, or a row without records that cannot wait for some.
+        """Give the rows their records; return True if there are min.bytes, or if a row without records must be sent at once.
 
-        Batches are sent whole, so a limit is seldom met to the byte. For the minimum a row that has more than it may send counts its
-        limit, as in Kafka, which cuts the last batch: otherwise a minimum as large as the limits is never reached.
+        Only complete batches are sent, so the bytes of a row are usually somewhat below its limit. A row that has more records
+        than its limit counts as its full limit towards the minimum, as in Kafka, which cuts the last batch: otherwise a minimum
+        as large as the limit would never be reached.
         """
         is_follower, read_committed, ready_bytes = self.replica_id >= 0, self.read_committed, self.ready_bytes
         remaining, total, counted, must_answer = self.max_bytes, 0, 0, False
@@ -277,7 +280,7 @@ class SessionReader:
                 code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
                 if code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
                     if is_follower:
-                        # With the offsets of the log: Kafka's followers take over its start from this answer.
+                        # The row keeps the offsets of the log: Kafka's followers take the log start offset from this response.
                         rows[i] = wanted, partition, log, None, failed(wanted.index, code)
                         must_answer = True
                         continue
@@ -285,7 +288,7 @@ class SessionReader:
                         self.moved = self.moved or (wanted, partition, log)
                         self.session.reads_remote = must_answer = True
                         continue
-                    code = ErrorCode.KAFKA_STORAGE_ERROR  # clients do not know the other
+                    code = ErrorCode.KAFKA_STORAGE_ERROR  # clients do not know OFFSET_MOVED_TO_TIERED_STORAGE
                 rows[i] = wanted, partition, None, None, failed(wanted.index, code)
                 must_answer = True
                 continue
@@ -330,7 +333,8 @@ def failed(index: int, error: int) -> PartitionData:
 def require_follower(partition: Partition, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
     """Check that the replica is assigned, and that its process is not older than one that has fetched already (KIP-903).
 
-    The two errors make an early follower retry (KIP-320 knows epochs, older do not).
+    Both errors make a follower retry that fetches before this leader knows of it. UNKNOWN_LEADER_EPOCH is for followers that
+    send an epoch (KIP-320).
     """
     follower = partition.followers.get(replica_id)
     if follower is None:
@@ -341,7 +345,7 @@ def require_follower(partition: Partition, replica_id: int, current_leader_epoch
 
 
 def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:
-    """Return where the reader's log diverges from ours, or None (KIP-595)."""
+    """Return the point where the reader's log diverges from the leader's, or None (KIP-595)."""
     epoch, end_offset = log.end_offset_for_epoch(request.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or request.fetch_offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -354,7 +358,7 @@ def nearer_replica(partition: Partition, rack: str, offset: int, cluster: Cluste
     """Return a replica in the consumer's rack (KIP-392, Kafka's RackAwareReplicaSelector), or None for the leader itself.
 
     The leader alone knows how far each follower is. A follower is offered if it is in sync, alive and has the offset; of
-    several the one that is furthest.
+    several followers, the one with the highest offset.
     """
     own = cluster.brokers.get(partition.node_id)
     if own is None or own.rack == rack:

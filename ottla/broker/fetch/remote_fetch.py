@@ -1,8 +1,9 @@
 """A Fetch below the local start offset: its records are read from remote storage, off the loop (KIP-405).
 
-One partition of a request is read so, as in Kafka before 4.2: a response with records of one ends the wait, and the session brings the others to
-the front. The request waits for `remote.fetch.max.wait.ms`; then it is answered without these records, which the next one finds in
-memory. A follower that is so far behind gets OFFSET_MOVED_TO_TIERED_STORAGE instead, and reads the store itself.
+Only one partition of a request is read from there, as in Kafka before 4.2: its records complete the response, and the session
+reads the other partitions first in the next requests. The request waits for `remote.fetch.max.wait.ms`; then it is answered
+without these records, which the next one finds in memory. A follower that is so far behind gets OFFSET_MOVED_TO_TIERED_STORAGE
+instead, and reads the store itself.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class RemoteFetch(DelayedReply):
 
     def _send(self, rows: list[Row]) -> None:
         for index, (wanted, partition, own, records, data) in enumerate(rows):
-            # What was read is of this log; another one, or another offset, has been asked for since.
+            # Use what was read only for the same log and offset: the session's partition may have got another log, or another
+            # position, since.
             is_same = wanted is self._wanted and own is self._log and wanted.fetch_offset == self._offset
             if not is_same or data is not None or records is not None or own is None:
                 continue

@@ -47,7 +47,7 @@ PARTITION_BYTES = 33
 #: One topic with one partition, and no tags of either.
 read_one = Struct(">16sBiiqiqiBB").unpack_from
 ONE_BYTES = TOPIC_BYTES + PARTITION_BYTES + 1
-#: Topic ids, and no partition of the request or the response has a name.
+#: The first version with topic ids: no partition in a request or a response has a name.
 VERSION_MIN = 13
 
 #: A partition that a request names: see `read_partition`.
@@ -55,7 +55,8 @@ Named: TypeAlias = tuple[FetchPartition, tuple[int, int, int, int, int, int, int
 
 
 class RepeatedFetch(SessionReader):
-    """The requests of one connection for one session. Without a session it has one of its own, which is not in the cache.
+    """The requests of one connection for one session. If the client uses no session, the object has a session of its own, which
+    is not in the cache.
 
     It is the reader of that session, because access through another object would cost a part of what the fast path saves.
     """
@@ -75,7 +76,7 @@ class RepeatedFetch(SessionReader):
         form: tuple[bytes, bytes],
         pacing: FetchPacing | None,
     ) -> None:
-        """Take a `request` that is served here, for all fields that do not differ."""
+        """Take over from `request`, which is served here, the fields that are the same in all requests."""
         super().__init__(broker, request, context, session)
         self.route, self.request = route, request
         self._prefix, self._tail = form
@@ -126,7 +127,7 @@ class RepeatedFetch(SessionReader):
         pacing = self.pacing
         if pacing is not None:
             wait_ms = pacing.arrived(now_ms, session.partitions.values())
-            if wait_ms:  # without rows: no append wakes it
+            if wait_ms:  # it has no rows, so that no append wakes it
                 DelayedRepeatedFetch(self, [], connection, correlation_id, False, min(wait_ms, self.max_wait_ms))
                 connection.stamp_ns = self.mono_ns()
                 return True
@@ -202,7 +203,7 @@ class RepeatedFetch(SessionReader):
             return False
         if not session.id:
             if not named:
-                return False  # a request for nothing is not to wait
+                return False  # a request without partitions is not to wait
             session.active = {}
         active = session.active
         for known, position in named:
@@ -246,10 +247,9 @@ class RepeatedFetch(SessionReader):
 
 
 class DelayedRepeatedFetch(DelayedFetch):
-    """A delayed Fetch, which is its response's place among the connection's responses as well: nothing lies between the wake-up and the
-    socket.
+    """A delayed Fetch that is also the pending response of its connection: nothing lies between the wake-up and the socket.
 
-    No reply, no step of a reply, no request that is kept.
+    There is no reply object, and no copy of the request.
     """
 
     __slots__ = ("_connection", "_correlation_id", "_repeated", "_started_ns")

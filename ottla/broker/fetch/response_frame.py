@@ -18,7 +18,7 @@ HEAD = Struct(">iixihiB")
 PARTITION = Struct(">ihqqqBi")
 ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
 pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
-#: Its bytes but for the records and their length.
+#: The size of the frame for one partition, without the records and their length.
 ONE_FRAME_BYTES = ONE_PARTITION.size + len(LAST_TAGS)
 NO_TAG = b"\0"
 NO_RECORDS = b"\1\0"

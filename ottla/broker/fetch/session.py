@@ -91,7 +91,9 @@ class FetchPartition:
         self.replica_log_start_offset = request.replica_log_start_offset
 
     def must_include(self, high_watermark: int, log_start_offset: int, *, has_error: bool) -> bool:
-        """Return True if an incremental response without records must contain this partition, and remembers the offsets in it."""
+        """Return True if an incremental response without records must contain this partition, and remember the offsets of that
+        response.
+        """
         must = has_error
         if high_watermark != self.sent_high_watermark:
             self.sent_high_watermark = high_watermark

@@ -109,7 +109,7 @@ class CommittedOffsets:
         self._close(group_id, topic, partition, None)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
-        """The transaction ended: its offsets count from now on, or never did."""
+        """The transaction ended: its offsets count from now on, or are dropped."""
         for group_id, topics in self._pending.pop(producer_id, {}).items():
             for topic, partitions in topics.items():
                 for partition, offset in partitions.items():
@@ -119,7 +119,7 @@ class CommittedOffsets:
                         self.groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
 
     def _close(self, group_id: str, topic: str, partition: int, producer_id: int | None) -> None:
-        """The producer, None for every one, has no offset of the partition pending any more."""
+        """Forget that the partition has a pending offset of the producer, or of any producer if it is None."""
         partitions = self._open.get(group_id, {})
         producers = partitions.get((topic, partition), set())
         if producer_id is None:

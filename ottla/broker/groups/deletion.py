@@ -1,8 +1,8 @@
-"""DeleteGroups: a group of any kind ends with its offsets, and with what it has elsewhere.
+"""DeleteGroups: a group of any kind is deleted with its offsets, and with its state at other coordinators.
 
-That comes first, because the group alone knows of it: the states of share partitions are at share coordinators. So it is two decisions.
-The first one writes down what is deleted elsewhere, the second one has the tombstones. If the coordinator moves in between, the client
-asks again, and the first decision finds what was left.
+The state elsewhere, which is that of share partitions at share coordinators, is deleted first, because the group alone knows of
+it. So a deletion is two decisions. The first one writes down what is deleted elsewhere, the second one has the tombstones. If
+the coordinator moves in between, the client asks again, and the first decision finds what was left.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GroupDeletion:
         )
 
     def end(self, group_ids: Sequence[str], asker: Asker) -> Answer[list[DeletableGroupResult]]:
-        """Delete groups that have nothing elsewhere, or nothing any more."""
+        """Delete groups that have no state at other coordinators, or none any more."""
 
         def failed(error: KafkaError, group_id: str) -> DeletableGroupResult:
             return DeletableGroupResult(group_id, error.code)

@@ -83,7 +83,7 @@ class GroupRecordCodec(RecordCodec):
         return GROUP_METADATA_VERSION if isinstance(value, GroupMetadataValue) else MODERN_GROUP_VERSION
 
     def current(self, key: object, value: Any) -> CoordinatorRecord:
-        """Return an offset of the oldest format in the present one, and any other record unchanged."""
+        """Return an offset of the oldest format in the present format, and any other record unchanged."""
         if not isinstance(key, LegacyOffsetCommitKey):
             return key, value
         offset = None

@@ -21,7 +21,7 @@ ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
-#: Groups of these kinds have one assignor, by its name or its class.
+#: Each of these kinds of groups has a single assignor, which is given by its name or its class.
 ONE_ASSIGNOR = {
     "group.share.assignors": ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"),
     "group.streams.assignors": ("sticky", "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"),
@@ -64,7 +64,7 @@ class GroupCoordinatorConfig:
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
     def heartbeat_interval_ms(self, interval_ms: int, *, is_waiting: bool) -> int:
-        """Return the interval until a member's next heartbeat, of the group's `interval_ms`.
+        """Return the interval until a member's next heartbeat, which is at most the group's `interval_ms`.
 
         A member that waits for partitions of others learns only by a heartbeat that they are free. With Kafka's five seconds a
         rebalance of many members takes ten: one interval until all know the target, one until the last partition is free.

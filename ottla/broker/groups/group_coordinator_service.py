@@ -61,10 +61,10 @@ P = ParamSpec("P")
 
 TOPIC = "__consumer_offsets"
 
-#: The causes of commits, which are one entry that grows: who commits is who is a member.
+#: The causes of commits in the stories of groups. They name no client, because all commits of a group are one entry that grows.
 OFFSET_COMMIT, TXN_OFFSET_COMMIT = because("OffsetCommit"), because("TxnOffsetCommit")
 
-# OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
+# Clients before OffsetFetch of Kafka 3.9 do not retry the error on the left, which the runtime has.
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 JOIN_ERROR, SYNC_ERROR, LEAVE_ERROR = coded(JoinGroupResponse), coded(SyncGroupResponse), coded(LeaveGroupResponse)
@@ -223,7 +223,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     # ---- offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
-        """Commit offsets of a group, of that with the empty id, too: very old consumers use it."""
+        """Commit offsets of a group. Its id may be empty, because very old consumers use that id."""
 
         def on_error(error: KafkaError) -> OffsetCommitResponse:
             return OffsetCommitResponse(topics=_with_error(request, OffsetCommitResponseTopic, error.code))
@@ -293,7 +293,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """List the groups of all shards of this broker in turns of the loop; case is ignored.
 
-        While one is loading the response is an error (KIP-518).
+        While a shard is loading the response is an error (KIP-518).
         """
         of_types = frozenset(kind.lower() for kind in types)
         in_states = frozenset(state.strip().lower() for state in states)

@@ -10,7 +10,7 @@ Committed offsets expire, and groups that have none left (offsets.retention.minu
     of the streams protocol, not read         it was committed
     any other                                 never
 
-An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
+An offset that was committed with an expiry of its own (OffsetCommit v2-4) expires at that time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 SWEEP_KEY = "expire-offsets"
 EXPIRY_KEY = "expire-group-metadata"
 SESSIONS_KEY = "sessions-after-load"
-#: A sweep looks at its items until its time is over; beginning a session schedules a timer, and counts as this many looks.
+#: How many looks of a sweep the beginning of a session counts as, because it schedules a timer. Each turn has a limit of looks.
 SESSION_LOOKS = 4
 
 

@@ -51,12 +51,12 @@ def listed(group: Group, states: Set[str]) -> ListedGroup | None:
 
 @frozen
 class Description(Generic[G, T]):
-    """How the groups of a kind are described that has an API of its own; `failed` makes a row of error code, message and group id."""
+    """How groups are described whose kind has an API of its own; `failed` makes a row of error code, message and group id."""
 
     kind: type[G]
     described: Callable[[GroupMetadataManager, G], T]
     failed: Callable[[int, str | None, str], T]
-    #: The topics that a description shows, and the message in place of one that shows a topic which the client may not DESCRIBE.
+    #: The topics that a description shows. If the client may not DESCRIBE one of them, it gets the message below instead.
     topics: Callable[[T], Iterable[str]]
     hidden: str = "The group has described topic(s) that the client is not authorized to describe."
 

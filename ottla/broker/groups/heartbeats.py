@@ -2,7 +2,7 @@
 target, the members' timers, and how members are removed.
 
 A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the target
-of that epoch; the member's next step; what a kind has besides. Each leaves a state that the next heartbeat can go on from. Most
+of that epoch; the member's next step; what one kind alone has. Each leaves a state that the next heartbeat can go on from. Most
 heartbeats decide nothing and only begin the session again.
 
 A small target is computed at once, a large one on a worker thread. The records of its members come first, in as many batches as they
@@ -60,7 +60,7 @@ def check(is_right: object, message: str) -> None:
 
 
 def check_ids(request: Any, *, has_member_id: bool = True) -> None:
-    """The ids that a request gives are not blank."""
+    """Reject blank ids in a request."""
     if has_member_id:
         check(request.member_id.strip(), "MemberId can't be empty.")
     check(request.group_id.strip(), "GroupId can't be empty.")
@@ -100,7 +100,7 @@ def bump_epoch(shard: GroupMetadataManager, group: AnyModernGroup, record: Coord
 class Plan(NamedTuple):
     """A target to be computed: how much work it is, the assignor's name, and the computation of all members' targets.
 
-    That is given the targets of before, and reads nothing that changes, so that a worker may do it.
+    `assign` gets the former targets, and reads nothing that changes, so that it may run on a worker.
     """
 
     work: int

@@ -226,8 +226,8 @@ def on_topics_deleted(shard: GroupMetadataManager, now_ms: int, names: frozenset
 def delete_of_unknown_topics(shard: GroupMetadataManager) -> Unasked:
     """Delete, after loading, the offsets of topics that were deleted while the partition had no coordinator.
 
-    The metadata here is at least as new as this broker's election, and any broker that took the commits had resigned
-    before it saw newer: a topic id that is not known here is one that is no more. Records before v4 have none.
+    The metadata here is at least as new as this broker's election, and the brokers that took the commits had resigned before
+    it. So a topic id that is unknown here belongs to a deleted topic. Records before v4 have no topic id.
     """
     newest_offset = shard.newest_offset
 

@@ -61,9 +61,9 @@ class ShareGroupCoordinator:
 
     groups: GroupCoordinatorService
     persister: Persister
-    #: The newest ones.
+    #: Returns the newest image of topics.
     topics: Callable[[], TopicsImage]
-    #: Asks the leaders of partitions, by name and index.
+    #: Asks the leaders for the ends of partitions, by name and index.
     end_offsets: Callable[[Iterable[tuple[str, int]]], Reply[dict[tuple[str, int], int | KafkaError]]]
 
     # ---- members

@@ -71,7 +71,7 @@ def coordinator_metrics(groups: GroupCoordinatorService) -> Iterator[Family]:
 
 
 def transaction_metrics(coordinator: TransactionCoordinator) -> Iterator[Family]:
-    """Kafka has only a line of the log for it."""
+    """Yield the count of refused markers. Kafka has no metric for it, only a line in its log."""
     doc = "Transactions that stay prepared because a partition has refused their marker for good"
     yield counter("ottla_transaction_markers_refused", doc, coordinator.refused_markers)
 

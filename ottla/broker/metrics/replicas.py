@@ -287,7 +287,7 @@ class Traffic:
         topics: dict[str, Counts] = {}
         for partition in self.replicas:
             counts = [getattr(partition, attribute) for attribute in COUNTS]
-            # The object is kept with its id, which could be another's once it is freed.
+            # The object is kept with its id, because the id of a freed object may become another object's.
             seen[id(partition)] = (partition, counts)
             if any(counts):
                 known = topics.setdefault(partition.topic, [0] * len(COUNTS))

@@ -156,7 +156,7 @@ def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionPro
 
 
 def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, context: RequestContext) -> None:
-    """Raise KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
+    """Raise KafkaError for all but the administrator's client. The coordinator loads its partition again after such a write."""
     if context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
     for coordinator in (broker.groups, broker.transactions.coordinator, broker.share_coordinator):

@@ -34,7 +34,7 @@ class CommittedWrites:
         """Return the offset of the batch once it is committed.
 
         Raises:
-            KafkaError: it is not, as far as is known: an answer may have been lost.
+            KafkaError: the batch is not known to be committed. It may be all the same, because a response may have been lost.
         """
         leader, _ = self.metadata.leader_and_epoch(topic, partition)
         if leader == NO_LEADER:

@@ -19,7 +19,9 @@ from ottla.server.tasks import isolated
 
 @dataclass(slots=True, eq=False)
 class OffsetWait:
-    """A delayed Produce waits with it: called with NONE when the high watermark passes the offset, or with the error that prevents it."""
+    """The wait of a delayed Produce: the callback gets NONE when the high watermark passes the offset, or the error that
+    prevents it.
+    """
 
     required_offset: int
     callback: Callable[[ErrorCode], None] | None
@@ -47,7 +49,8 @@ class OffsetWaits:
             self._batching.left(1)
             waiting.popleft()  # The operation has timed out. It is removed here, because the high watermark may not advance for long.
         if waiting and waiting[-1].required_offset > wait.required_offset:
-            # A duplicate batch is answered by its first append, which lies behind newer ones.
+            # A duplicate batch is acknowledged when its first append is committed, whose offset is below those of newer
+            # batches.
             position = next(i for i, each in enumerate(waiting) if each.required_offset > wait.required_offset)
             waiting.insert(position, wait)
         else:

@@ -52,14 +52,14 @@ async def flush_log(world: World, local_log: Log, priority: Priority = Priority.
 async def flush_when_there_is_room(world: World, local_log: Log, backoff_ms: int) -> bool:
     """Do what `flush_log` does, and try again each `backoff_ms` while the disk has no room; other failures are raised.
 
-    A shortage changes nothing and takes no log directory offline, so nothing else would ever flush what waits for it.
+    A shortage changes nothing and takes no log directory offline, so nothing else would ever flush the records that wait for it.
     """
     is_short = False
     while True:
         try:
             return await flush_log(world, local_log)
         except DiskFull as shortage:
-            if not is_short:  # once: until there is room it fails each time
+            if not is_short:  # only the first failure is logged
                 log.error("flush of %s is tried again: %s", local_log, shortage)
             is_short = True
             await pause(world.clock, backoff_ms)
@@ -109,7 +109,7 @@ class LogStartWrites:
         self._running: set[str] = set()
 
     def when_written(self, directory: LogDir, done: Written) -> None:
-        """Call back once the log starts that the directory's logs have now are on its disk."""
+        """Call back once the log start offsets that the logs of this directory have now are on its disk."""
         self._waiting.setdefault(directory.path, []).append(done)
         if directory.path not in self._running:
             self._running.add(directory.path)

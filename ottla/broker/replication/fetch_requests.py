@@ -1,4 +1,5 @@
-"""The requests of a fetcher. One for a single partition, in a session that goes on, is the bytes of the one before but for its position.
+"""The requests of a fetcher. A request for a single partition, in a session that goes on, repeats the bytes of the request
+before, with another position.
 
 Measured for a record of 100 bytes: see `python -m benchmarks.steps`. Every other request is encoded by its codec, which also makes the
 repeated bytes: those of a Fetch from v13 on, with topic ids and compact lengths. The topics of a request for one partition are one

@@ -51,7 +51,8 @@ from ottla.storage.log.truncate import truncation_job
 
 log = logging.getLogger(__name__)
 
-#: A leader that does not know yet that it leads, or no longer does: metadata arrives within a few milliseconds.
+#: The retry interval while a leader does not know yet that it leads, or leads no longer: metadata arrives within a few
+#: milliseconds.
 LEADERSHIP_RETRY_MS = 10
 #: One long poll waits at the leader, and one further request can interrupt it.
 IN_FLIGHT_MAX = 2
@@ -246,7 +247,7 @@ class LeaderFetcher:
             self._world.spawn(self._run_disk_jobs(protocol, number, left), f"logs for {self.leader_id}")
             return
         except Exception:
-            # A mistake of ours in one response must not end replication for good.
+            # A bug that one response meets must not end replication for good.
             log.exception("An answer of broker %d could not be handled", self.leader_id)
             self._give_up()
             return
@@ -385,7 +386,9 @@ class LeaderFetcher:
             self._go_on(wait, delay_ms)
 
     def _go_on(self, wait: Wait, delay_ms: int) -> None:
-        """Fetch the partition again after the delay, and after the flush of what its log has got meanwhile; unless the wait is over."""
+        """Fetch the partition again after the delay, and after the flush of the records that its log has got meanwhile. If the
+        wait is over already, do nothing.
+        """
         partition = self.session.end(wait, self._world.clock.mono_ms() + delay_ms)
         if partition is not None and (delay_ms or not self._flush_first(partition)):
             self._schedule(delay_ms)

@@ -32,8 +32,9 @@ Key: TypeAlias = tuple[bytes, int]
 #: A request for each record that is replicated: see `maker`.
 new_request, new_topic, new_partition = maker(FetchRequest), maker(FetchTopic), maker(FetchPartition)
 NOT_DELAYED = -1
-#: The bytes of a response for all partitions together that catch up, and the least for each. A response has those in sync as well, and
-#: producers wait for them: they would wait for megabytes, and with replica.fetch.response.max.bytes reached for several responses.
+#: The bytes of a response for all partitions that catch up, and the minimum for each. A response has partitions in sync as
+#: well, whose producers would wait for megabytes of others; once replica.fetch.response.max.bytes is reached, they would wait
+#: for several responses.
 CATCH_UP_BYTES = 1024 * 1024
 CATCH_UP_BYTES_MIN = 64 * 1024
 #: Errors of a partition: the leader or the follower has not applied the newest metadata yet.
@@ -168,7 +169,7 @@ class FollowerSession:
         return wait
 
     def end(self, wait: Wait, until_ms: int) -> Partition | None:
-        """End the wait; the partition is left out until the time, and its position sent then.
+        """End the wait; the partition is left out until the given time, when its position is sent.
 
         Return the partition, None if it does not wait for this any more: the caller must change nothing then.
         """

@@ -27,7 +27,7 @@ CAUGHT_UP, LAGGING = because("a follower's fetch"), because("replica.lag.time.ma
 ALTER_PARTITION = because("AlterPartition")
 #: A time before all others, because monotonic clocks begin anywhere.
 NEVER_MS = -(1 << 62)
-#: The epoch of a question about the broker, whichever of its processes has fetched.
+#: The broker epoch for a question about a broker whose present process is not known: any process of it counts.
 ANY_EPOCH = -1
 #: Errors of AlterPartition that say: there is newer metadata, or soon will be, and it settles the matter.
 OVERTAKEN = frozenset(
@@ -118,10 +118,12 @@ class InSyncReplicas:
         self.is_under_min = len(self.members) < self.min_size
 
     def commit(self, partition_epoch: int, members: Iterable[int], replicas: Iterable[int] = ()) -> None:
-        """The controller has made this the ISR. A proposal on an older partition epoch fails, or is what is read here.
+        """The controller has made this the ISR. A proposal that is based on an older partition epoch is over: it has failed, or
+        is this ISR.
 
-        One stands when metadata of the same leader epoch, with its `replicas`, comes after the response to AlterPartition on which it is
-        based. The controller may commit it any moment, so the high watermark has to go on waiting for all of its members.
+        A proposal stays valid if it is based on this very ISR: AlterPartition's response had it, and the metadata with its
+        `replicas` comes later. The controller may commit the proposal at any moment, so the high watermark goes on waiting for
+        all of its members.
         """
         stands = (
             self.proposed is not None

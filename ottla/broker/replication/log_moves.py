@@ -38,11 +38,12 @@ from ottla.storage.log.log import Log
 log = logging.getLogger(__name__)
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-#: A slice of a turn of the event loop: it ends after this time or these bytes. The loop has as much time without one after it.
+#: A slice of a turn of the event loop: it ends after this time or these bytes. After it the loop has the same time for other
+#: work.
 SLICE_NS = 2_000_000
 SLICE_BYTES = 1 << 20
 PIECE_BYTES = 128 << 10
-#: An operator may raise the rate while a move waits because of it.
+#: The interval of reading the rate again while a move waits for it: an operator may have raised it.
 LOOK_AT_RATE_MS = 500
 #: The report is sent again: it may have changed nothing (seed 188: its response came, and the directory stayed as it was).
 LOOK_AT_METADATA_MS = 500
@@ -67,7 +68,7 @@ class Move:
     #: Set when the metadata of the partition has changed, and when the move has ended.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     asked: bool = False
-    #: `Durability.truncations` of the current log when the two logs were made to agree.
+    #: The value of the current log's `Durability.truncations` when the future log was last made to agree with it.
     aligned: int = -1
     disk_job_done: bool = False
     read_ahead_to: int = 0
@@ -163,7 +164,7 @@ class LogMoves:
             current = move.partition.log
             if move.target is directory:
                 self._end(move)
-                self._logs.open.take_out(move.future)  # the next start finds it, or it does not
+                self._logs.open.take_out(move.future)  # the next start finds the copy, if its directory is there
             elif current is None or self._logs.open.directory_of(current) is directory:
                 self._end(move)
 

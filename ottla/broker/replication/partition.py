@@ -70,7 +70,7 @@ class Partition:
         self.leader_log: Log | None = None
         self.offline, self.leader_id = False, NO_LEADER
         self.leader_epoch = self.epoch_start_offset = -1
-        #: What a follower acknowledges to the leader of this epoch, once that has found the log to agree.
+        #: The offset that a follower acknowledges to the leader of this epoch, once it knows that the two logs agree.
         self._acknowledged_end = 0
         self.replicas = self.adding_replicas = self.removing_replicas = NO_REPLICAS
         self.isr = InSyncReplicas(self, lag_time_ms_max, isr_proposals)
@@ -78,7 +78,7 @@ class Partition:
         self.followers = self.isr.followers
         #: True if there is no other replica, so that an append is committed at once.
         self.alone = True
-        #: Whether followers' fetches of it may be delayed (wakeups.py).
+        #: Whether followers' fetches of this partition may be delayed (wakeups.py).
         self.is_batched = topic not in INTERNAL_TOPICS
         batching = wakeups.batching if self.is_batched else wakeups.no_batching
         self.watchers = Watchers(wakeups, batching)

@@ -1,5 +1,5 @@
-"""Views of the logs of partitions that this broker leads: that of work which waits for something, and that of coordinators, of internal topics
-(`coordinator/partition_log.py`).
+"""Views of the logs of partitions that this broker leads: one for work that waits for something, and one for coordinators,
+whose partitions are those of internal topics (`coordinator/partition_log.py`).
 """
 
 from __future__ import annotations

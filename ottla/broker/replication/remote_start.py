@@ -1,17 +1,19 @@
-"""A follower whose log ends before its leader's local start takes over what remote storage has, and goes on behind it (KIP-405, KIP-1023).
+"""A follower whose log ends before its leader's local start offset takes over the state at that point from remote storage, and
+fetches from there (KIP-405, KIP-1023).
 
     leader    ListOffsets            its local start offset; with follower.fetch.last.tiered.offset.enable an empty log asks for the last
                                      offset that is in remote storage, and copies nothing that is there
     store     segments               those that have the offset before that
-    leader    OffsetForLeaderEpoch   is all of such a segment the leader's? Its last epoch must have gone as far there
-    store     objects                the leader epochs and the producer states at the segment's end
+    leader    OffsetForLeaderEpoch   does the whole segment belong to the leader's log? The segment's last epoch must reach its
+    end there store     objects                the leader epochs and the producer states at the segment's end
     leader    ListOffsets            its log start offset
     here                             the log is emptied, and its next offset is the one behind the segment
 
-Two logs that have an epoch at one offset agree in all before it (KIP-101), so that one question about the end of a segment is enough. Kafka's
-followers ask about the offset before the leader's local start alone, and may take over a segment whose end is of another history.
+Two logs that have the same epoch at an offset agree in all records before it (KIP-101), so that one question about the end of a
+segment is enough. Kafka's followers ask about the offset before the leader's local start alone, and may take over a segment
+whose end is of another history.
 
-The wait for the store may be long, and a new leader epoch ends it: what has been found counts only while `Basis` holds.
+The wait for the store may be long, and a new leader epoch ends it: the findings are used only while `Basis` holds.
 """
 
 from __future__ import annotations

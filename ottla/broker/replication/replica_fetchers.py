@@ -33,7 +33,9 @@ class ReplicaFetchers:
         self._closed = False
 
     def take_states_from(self, remote_states: RemoteStates) -> None:
-        """Remote storage is on: followers that are far behind begin behind what it has. Called before the first role."""
+        """Remote storage is on: a follower that is far behind begins at the state that remote storage has. Called before the
+        first role.
+        """
         self._settings = replace(self._settings, remote_states=remote_states)
 
     def follow(self, partition: Partition) -> None:

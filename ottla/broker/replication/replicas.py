@@ -43,7 +43,7 @@ from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
-#: In the stories of its partitions; the log has one line for all.
+#: An entry in the stories of the directory's partitions; the log has one line for all of them.
 DIRECTORY_FAILED = "Offline: the log directory %s has failed"
 
 #: Units of a turn's worth (`controller.metadata.loader`), as measured: a partition that is not here, one that changes

@@ -5,8 +5,9 @@
     follower.replication.throttled.rate     bytes a second that this broker fetches for throttled replicas
     follower.replication.throttled.replicas the same, where this broker follows
 
-Only replicas outside of the ISR are held back: one in sync has to stay so, but what it takes counts. A partition that is throttled
-has a reference to its side's throttle, the others have None; so the default path pays for one look.
+Only replicas outside of the ISR are held back: a replica in sync must stay in sync, so that it is never delayed, but its bytes
+count. A partition that is throttled has a reference to its side's throttle, the others have None; so the default path pays for
+one look.
 """
 
 from __future__ import annotations

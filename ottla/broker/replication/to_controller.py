@@ -138,7 +138,8 @@ class DirectoryAssignments:
 
     It differs after a disk was replaced, and if the controller left the choice among several directories to the broker. The
     controller elects no replica whose directory is not registered, and moves leaders away from a failed directory: both depend
-    on these reports. Below metadata.version 3.7-IV2 they wait: the controller would refuse each, and Kafka's logs each that it refuses.
+    on these reports. Below metadata.version 3.7-IV2 they wait: the controller would reject every report, and Kafka's logs every
+    rejection.
     """
 
     def __init__(

@@ -58,8 +58,8 @@ def agreed_end(own_log: Log, leader: EpochEndOffset) -> int:
 class Basis(NamedTuple):
     """The facts by which a truncation is decided: the role of the partition, and how its log was.
 
-    A log whose truncations and end offset are the same has the same batches. Another leader epoch has another answer; what was appended
-    meanwhile may be acknowledged.
+    A log whose truncations and end offset are the same has the same batches. In another leader epoch the answer is another one,
+    and records that were appended meanwhile may be acknowledged.
     """
 
     partition: Partition
@@ -82,7 +82,7 @@ class Basis(NamedTuple):
 
 
 async def truncate_after(world: World, job: Callable[[], Decoded | None], basis: Basis, offset: int) -> None:
-    """Truncate the log when a worker has run `job` (`truncation_job`), unless what was decided on has changed by then."""
+    """Truncate the log when a worker has run `job` (`truncation_job`), unless the facts of the decision have changed by then."""
     decoded = await world.workers.on_disk(basis.log.partition_dir.log_dir, Priority.ROLL, job)
     if basis.holds:
         basis.partition.truncate_as_follower(offset, decoded)

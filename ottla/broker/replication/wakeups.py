@@ -7,8 +7,9 @@ the operations that wait for it (partition.py, watchers.py).
 Batching: the leader delays followers' fetches until the producers which it has just acknowledged have written again (group commit).
 A producer with acks=all sends its next Produce after the acknowledgement, and that leaves when the followers fetch again. So a fetch
 that is answered at once carries the records of those producers alone whose Produce came during the last round trip: half of them,
-measured with 8, 32 and 128 (benchmarks/performance-log.md, "What a follower's fetch carries"). Held for the other half it carries all, and a
-record costs half as many fetches. With acks=1, or with one Produce at a time, nothing is held.
+measured with 8, 32 and 128 (benchmarks/performance-log.md, "What a follower's fetch carries"). A fetch that is held until the
+other half has written carries the records of all, so that a record costs half as many fetches. With acks=1, or with one Produce
+at a time, nothing is held.
 
     round       from one release of followers' fetches to the next
     crowd       the largest number of Produces that waited at the same time in the last round
@@ -34,8 +35,8 @@ from ottla.server.tasks import isolated
 
 #: A timer of the event loop has this resolution.
 HOLD_MS = 1
-#: A fetch with this many records costs little for each of them, and is not held: with 128 producers a round in which all waited for
-#: the last of them gained nothing, and answered a third fewer.
+#: A fetch with this many records costs little for each of them, and is not held: with 128 producers, rounds that waited for all
+#: of them gained nothing, and a third fewer Produces were answered.
 BATCHED_MAX = 16
 #: The most rounds in a row that are not held.
 PASSED_MAX = 64
@@ -78,7 +79,9 @@ class Rounds:
 
 
 class NoBatching:
-    """Internal topics have no batching: their records are not waited for, and end the hold of the fetch that carries them."""
+    """The batching of internal topics, which have none: Produces do not wait for their records, and a fetch that carries them
+    is released.
+    """
 
     __slots__ = ()
 
@@ -113,11 +116,13 @@ class Batching:
             self._release(in_vain=False)
 
     def left(self, count: int) -> None:
-        """So many wait no longer."""
+        """Note that `count` Produces no longer wait."""
         self.rounds.waiting -= count
 
     def wants(self, records: int) -> bool:
-        """Return True if a follower's fetch that finds so many records is to wait for more: `hold` is called for it then."""
+        """Return True if a follower's fetch that finds this number of records is to wait for more: `hold` is called for it
+        then.
+        """
         return 0 < records < BATCHED_MAX and (self._timer is not None or self.rounds.holds())
 
     def hold(self, fetch: DelayedOperation) -> None:
@@ -127,7 +132,7 @@ class Batching:
         self._held[fetch] = None
 
     def holds(self, fetch: DelayedOperation, records: int) -> bool:
-        """Return True if a follower's fetch with so many records waits; it is woken then."""
+        """Return True if a follower's fetch that finds this number of records waits; it is woken later."""
         if fetch in self._held:
             return True
         if not self.wants(records):

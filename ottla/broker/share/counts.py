@@ -23,8 +23,8 @@ class ShareCounts:
     dead_letter_requests: Counter[str] = field(default_factory=Counter)
     dead_letter_failures: Counter[str] = field(default_factory=Counter)
     load_times: LoadTimes = field(default_factory=LoadTimes)
-    #: For each group a histogram of its ShareFetches: the percentage of the partitions of which one acquired records, and the time until
-    #: then.
+    #: For each group two histograms of its ShareFetches: the percentage of a fetch's partitions of which it acquired records,
+    #: and the time until then.
     fetch_ratios: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     acquire_times_ms: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
 

@@ -6,8 +6,9 @@
     end         all letters are committed, or the rest has failed for good: both are `done`, as in Kafka, because a record
                 that can have no dead letter must not hold the share partition for ever
 
-The partition of the topic is that of the record, modulo the number of partitions. It is produced to by its leader: here, or through
-the channel to its broker. A response that was lost is followed by a second copy of the letters: they are there at least once.
+The partition of the topic is that of the record, modulo the number of partitions. The letters are produced to its leader: here,
+or through the channel to its broker. A response that was lost is followed by a second copy of the letters: they are there at
+least once.
 
 A dead letter has headers that say where its record is and why it was given up. Where the group asks for copies it also has the
 record's key, value and own headers, which come first: of two headers of one name, clients take the last.
@@ -50,8 +51,8 @@ INTERNAL_PREFIX = "__"
 class DeadLetterSource(NamedTuple):
     """Where the records of some dead letters come from.
 
-    `leader_epoch` is that in which they were given up: in another one the log may have other records at their offsets, and its leader
-    has the letters written again.
+    `leader_epoch` is the epoch in which they were given up. In a later epoch the log may have other records at their offsets,
+    and the leader of that epoch has the letters written again.
     """
 
     group_id: str
@@ -227,7 +228,7 @@ class DeadLetterQueue:
         letters: list[Letter],
         settings: Callable[[], ShareGroupSettings],
     ) -> None:
-        """Raise KafkaError: the letters that are left in the list have failed for good."""
+        """Produce the letters, and remove them from the list. Raise KafkaError if those that are left have failed for good."""
         attempts = 0
         copies: Mapping[int, Record] = {}
         tried = 0
@@ -258,7 +259,9 @@ class DeadLetterQueue:
     # -- The topic ---------------------------------------------------------------------------------------------------
 
     async def _queue(self, name: str, partition: int) -> Queue:
-        """Raise KafkaError: INVALID_CONFIG if the topic cannot have dead letters; others where it is created, or not known yet."""
+        """Return the queue of the topic's partition. Raise KafkaError: INVALID_CONFIG if the topic cannot have dead letters,
+        another error while it is created or not known yet.
+        """
         image = self.metadata.image
         topic = image.topics.by_name(name)
         own = image.configs.for_topic(name)

@@ -22,7 +22,7 @@ class Limits(NamedTuple):
     max_bytes: int
     max_records: int
     batch_size: int
-    #: KIP-1206: `max_records` is not exceeded for the sake of whole batches.
+    #: With `strict` `max_records` is the limit; otherwise it may be exceeded up to the end of a record batch (KIP-1206).
     strict: bool
 
 
@@ -52,7 +52,7 @@ class Acquisition:
     _bases: list[int] = field(default_factory=list)
 
     def last_from(self, first: int, last: int) -> int:
-        """Return the last offset to take of `first` to `last`."""
+        """Return the last offset to take of the records from `first` to `last`."""
         left = self.limit - self.count
         if last - first + 1 <= left:
             return last
@@ -96,12 +96,13 @@ class Fetched:
     def __init__(
         self, offset: int, records: memoryview, enough_at: int, transactions: Sequence[AbortedTxn] | None = None
     ) -> None:
-        """Read from `offset` on. The batches behind the one that has `enough_at` will not be acquired."""
+        """Read from `offset` on. The batches after the one with the offset `enough_at` will not be acquired."""
         self.offset = offset
         self.records = records
         #: The aborted transactions in them; None: the local log knows.
         self.transactions = transactions
-        #: The bytes that count for the minimum; the limit of bytes if there are more, as in broker/fetch/reader.py.
+        #: The bytes that count towards the minimum: if there are more than the limit of bytes, the limit, as in
+        #: broker/fetch/reader.py.
         self.counted_bytes = len(records)
         self.spans: list[Span] = []
         #: The position at which each batch ends in `records`.

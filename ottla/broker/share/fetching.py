@@ -28,7 +28,9 @@ def failed(index: int, error: KafkaError) -> PartitionData:
 
 
 def for_member(error: KafkaError | StorageFailure) -> KafkaError:
-    """Return the error of a read that members know. Without remote storage, what is there alone cannot be read; they ask again."""
+    """Return the error of a read as members know it. Records that are in remote storage alone cannot be read without remote
+    storage: members retry.
+    """
     if isinstance(error, StorageFailure) or error.code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     return error
@@ -44,7 +46,7 @@ class ShareFetching:
     errors: Results
     limits: Limits
     wheel: TimerWheel
-    #: It gets the percentage of all partitions of which records were acquired.
+    #: Called with the percentage of all partitions of which records were acquired.
     answered: Callable[[int], None]
     _reply: Reply[Results] | None = None
     _slot: int = -1

@@ -20,7 +20,7 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
-    #: Given up, in a group that has a dead-letter topic (KIP-1191): the record's dead letter is not written yet.
+    #: The record was given up, and its group has a dead-letter topic (KIP-1191): the dead letter is not written yet.
     ARCHIVING = 3
     ARCHIVED = 4
 
@@ -73,7 +73,7 @@ NO_MEMBER = ""
 
 
 class AcquiredBatch:
-    """The records that were first acquired together. How many there were decides how far later deliveries are cut down."""
+    """The records that were first acquired together. Their number decides how small the parts of later deliveries become."""
 
     __slots__ = ("size",)
 
@@ -106,7 +106,7 @@ class Run:
         return self.last - self.first + 1
 
     def continues(self, before: Run) -> bool:
-        """Return whether it can be merged with the run before: no later decision depends on where one ends."""
+        """Return whether the run can be merged with the run before: no later decision depends on the boundary between them."""
         return (
             self.state == before.state
             and self.target is None is before.target
@@ -182,7 +182,7 @@ class InFlightRecords:
         return run
 
     def change(self, run: Run, state: RecordState) -> None:
-        """The only change of a record's state."""
+        """Change the state of the run's records. States are changed nowhere else."""
         assert state in TRANSITIONS[run.state], f"{run} cannot become {state.name}"
         self._count(run, -1)
         run.state = state
@@ -192,7 +192,7 @@ class InFlightRecords:
         self._count(run, 1)
 
     def aim(self, run: Run, target: RecordState | None) -> None:
-        """The state that is being written; None: the write has failed."""
+        """Note the state that is being written; None: the write has failed."""
         self._count(run, -1)
         run.target = target
         self._count(run, 1)

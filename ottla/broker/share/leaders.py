@@ -39,7 +39,7 @@ from ottla.storage.log import lookup
 from ottla.storage.log.log import Log
 
 Found = Callable[[int | KafkaError], None]
-#: What became of each partition's acknowledgements.
+#: The result of each partition's acknowledgements.
 Outcomes = dict[TopicIdPartition, KafkaError | None]
 MayRead = Callable[[str], bool]
 
@@ -200,7 +200,7 @@ class ShareLeaders:
     # -- Sessions ----------------------------------------------------------------------------------------------------
 
     def release_session(self, session: ShareSession) -> None:
-        """The session has ended: what its member holds of its partitions is released."""
+        """Release the records that the session's member holds, because the session has ended."""
         group_id, member_id = session.key
         for at in session.partitions:
             led = self._led.get(at, {}).get(group_id)

@@ -40,7 +40,7 @@ from ottla.server.network.context import Reply
 from ottla.server.tasks import isolated
 from ottla.storage.log.log import Log, Read
 
-#: The client's error for each of the share coordinator; for others it is UNKNOWN_SERVER_ERROR.
+#: The errors that clients get for those of the share coordinator. For every other error clients get UNKNOWN_SERVER_ERROR.
 CLIENT_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -167,7 +167,7 @@ class LedSharePartition:
         self._leadership.wakeups.schedule(self)
 
     def _keep_start(self) -> None:
-        """Have the group's first offset written: what comes while no member is there must not be before the next first one."""
+        """Have the group's first offset written: a group that has no members for a time must not skip the records of that time."""
 
         def kept(outcome: KafkaError | None) -> None:
             error = None if outcome is None else _for_client(outcome)
@@ -209,7 +209,7 @@ class LedSharePartition:
     # -- Fetching ----------------------------------------------------------------------------------------------------
 
     def has_more(self) -> bool:
-        """Return whether a fetch could acquire something now. If this broker leads the partition no longer, that is the end."""
+        """Return whether a fetch could acquire something now. Without leadership of the partition it ends the share partition."""
         log = self._log()
         if self.phase != Phase.ACTIVE or log is None:
             return False
@@ -335,7 +335,7 @@ class LedSharePartition:
     def _written(self, update: Update, done: Written | None, outcome: KafkaError | None) -> None:
         error = None if outcome is None else _for_client(outcome)
         if error is not None and self.phase == Phase.ENDED:
-            error = self.error  # which says more: this broker has stopped to lead while it wrote
+            error = self.error  # the reason of the end says more: this broker has stopped leading during the write
         if self.phase == Phase.ACTIVE:
             if error is None:
                 self.state.written(update)
@@ -352,7 +352,7 @@ class LedSharePartition:
     # -- Dead letters ------------------------------------------------------------------------------------------------
 
     def _bury(self) -> None:
-        """Have the dead letters of ARCHIVING records written; those of later ones follow together, when these are."""
+        """Have the dead letters of ARCHIVING records written. Those of records that follow meanwhile share the next write."""
         if self._is_burying or self.phase != Phase.ACTIVE:
             return
         runs = self.state.take_dead()
@@ -368,14 +368,14 @@ class LedSharePartition:
             self._write(update)
             self._bury()
         elif update is not None:
-            # The last member has left meanwhile, or another broker leads: it refuses this, and writes the letters again.
+            # Leadership or the last member has gone meanwhile. A new leader has fenced this write, and writes the letters again.
             late = StateUpdate(self.state.state_epoch, self.leader_epoch, UNINITIALIZED_START_OFFSET, update.batches)
             self._leadership.persister.write(self.key, late)
 
     # -- Acquisition locks -------------------------------------------------------------------------------------------
 
     def _set_timer(self, deadline_ms: int | None) -> None:
-        """A lock times out then; the timer that is set may be for an earlier one."""
+        """Set the timer for a lock that times out at `deadline_ms`, unless the timer is set for an earlier lock."""
         if deadline_ms is None or (self._timer_ms is not None and self._timer_ms <= deadline_ms):
             return
         wheel = self._leadership.wheel

@@ -1,8 +1,9 @@
 """The records of one share partition that are in remote storage alone: read off the loop, and kept until they are acquired (KIP-405, KIP-932).
 
 A share fetch that finds its records there begins a read and waits like one that finds none; it is woken when they have come. One read is
-under way for a share partition at a time, for all of its members. If max_wait_ms is over before, the next fetch finds the records here. They are of
-one log, one offset and one isolation level, and answer no other question: a fetch that acquires them looks at the state as it is then.
+under way for a share partition at a time, for all of its members. If max_wait_ms is over before the read ends, the next fetch
+finds the records here. They are used only by a fetch of the same log, offset and isolation level, which acquires them by the
+state at that time.
 """
 
 from __future__ import annotations

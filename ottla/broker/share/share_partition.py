@@ -23,7 +23,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 #: From half of the deliveries on, and from the second at the earliest, records of a batch are delivered in smaller and smaller
 #: parts, so that one bad record does not use up the deliveries of its neighbours.
 THROTTLED_DELIVERIES_MIN = 2
-#: With a limit of deliveries up to this one, a record's last delivery may have other records beside it.
+#: If the limit of deliveries is at most this, the last delivery of a record may contain other records.
 UNISOLATED_LIMIT = 2
 #: States in which no member gets the record again.
 GIVEN_UP = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED})
@@ -91,7 +91,7 @@ class SharePartition:
             is_given_up = state_number in GIVEN_UP
             run = flight.append(last, RecordState(state_number) if is_given_up else RecordState.AVAILABLE, count)
             if run.state == RecordState.ARCHIVING:
-                # The reason is not written. Kafka takes it for this one, too.
+                # The record does not say why it was given up. Kafka also takes it for rejected below the limit of deliveries.
                 run.is_rejected = count < settings.delivery_count_limit
                 self._dead.append(run)
         flight.drop_finished()

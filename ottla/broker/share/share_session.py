@@ -26,7 +26,8 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 #: The limit of partitions in a session, and in a request. 10,000 take 40 ms of the event loop.
 PARTITIONS_MAX = 10_000
-#: The number of groups of a connection from which those without members are forgotten before it closes. A client has one or few.
+#: With this many groups on one connection, those without a session are forgotten before the connection closes. A client has one
+#: or a few.
 GROUPS_MAX = 100
 
 
@@ -84,7 +85,7 @@ class ShareSession:
 
 
 def check_count(group_id: str, partitions: int) -> None:
-    """Raise KafkaError INVALID_REQUEST: each partition of a session is looked at in the turn of each of its fetches."""
+    """Raise KafkaError INVALID_REQUEST for too many partitions: a fetch of the session looks at each of them in its turn."""
     if partitions > PARTITIONS_MAX:
         log.info("[GroupId %s] Refused %d partitions in a share session.", shown(group_id), partitions)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {PARTITIONS_MAX} partitions in a share session.")

@@ -106,17 +106,17 @@ class Persister(Protocol):
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, holds: Holds) -> Reply[None]:
         """Begin a new state without batches; a state of an older epoch is over, and its leader is fenced.
 
-        It is not sent, or sent again, once it does not hold any more; so with `delete`. The group's next coordinator asks by itself, and what
-        members have done since must not end by the retry of a deposed one.
+        The request is neither sent nor retried once `holds` returns False; the same is true of `delete`. The group's next
+        coordinator sends a request of its own, and a retry of the deposed one must not undo what members have done since.
         """
         ...
 
     def delete(self, key: SharePartitionKey, holds: Holds) -> Reply[None]:
-        """Forget the state; also done if there is none."""
+        """Delete the state. The call also succeeds if there is none."""
         ...
 
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:
-        """Epochs and start offset, for administration; raises no leader epoch."""
+        """Return epochs and start offset, for administration; the leader epoch is not raised."""
         ...
 
 

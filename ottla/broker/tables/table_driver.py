@@ -1,11 +1,12 @@
 """Drives the tables of topics whose partitions this broker leads: it decides on the loop, and has the work done in a process beside it.
 
-At each interval of a topic every leader has its new committed records offered, each partition's as a file; the leader of partition 0 has what
-all have offered committed, and about once an hour the table maintained (`ottla/tables`, docs/dev/TABLES.md). The process is started with the
-first topic that has a table, and ends with the last one. It does one job at a time, in slices; topics take turns.
+At each interval of a topic every leader offers its new committed records, one file for each partition. The leader of partition
+0 commits the files of all leaders, and maintains the table about once an hour (`ottla/tables`, docs/dev/TABLES.md). The process
+is started with the first topic that has a table, and ends with the last one. It does one job at a time, in slices; topics take
+turns.
 
-What a job says was true when it was made, and offers are right whichever leader makes them. What its report says is used only for partitions that
-this broker still leads in the same leader epoch.
+A job describes the state at the time when it was made, and offers of a deposed leader do no harm. The report is used only for
+partitions that this broker still leads in the same leader epoch.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ NOT_ALLOWED = "not allowed"
 
 
 class _Turn(NamedTuple):
-    """A turn of a topic: when it is due, and whether the table is maintained or brought further. A commit goes first if both are due."""
+    """A turn of a topic: when it is due, and whether the table is maintained or gets new records. A commit goes first if both
+    are due.
+    """
 
     due_ms: int
     maintains: bool
@@ -201,7 +204,7 @@ class TableDriver:
             table.maintenance.due_ms = now_ms + self._maintained_after_ms(0.8, 1.2)
         try:
             check_topic_configs(overrides, self._configs.values)
-        except ConfigError as error:  # another broker allows it, or this one did
+        except ConfigError as error:  # another broker allows these configs, or this broker did before
             report = TableReport(kind=NOT_ALLOWED, waits=str(error))
             table.offered(report, clock.wall_ms(), now_ms, interval_ms, commits_later=False)
             return
@@ -209,7 +212,8 @@ class TableDriver:
         leads_first = first is not None
         job = self._job(table, values, max(topic.partitions) + 1)
         if maintains:
-            if first is not None and not table.kind:  # what it waits for would fail this, too, and be a second line
+            # What the table waits for would fail maintenance, too, and be logged twice.
+            if first is not None and not table.kind:
                 await self._maintain(table, job._replace(maintains=True), first)
             return
         leads_all = len(led) == len(topic.partitions)
@@ -226,7 +230,7 @@ class TableDriver:
             if position is not None and each.still_holds:
                 each.log.table_offset = position
         if job.commits and first is not None and not first.still_holds:
-            report = report._replace(kind="", waits="")  # perhaps of the commit, which is another broker's now
+            report = report._replace(kind="", waits="")  # it may be about the commit, which is another broker's now
         table.offered(
             report,
             clock.wall_ms(),
@@ -244,7 +248,9 @@ class TableDriver:
         return await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
 
     async def _maintain(self, table: TopicTable, job: TableJob, first: LedLog) -> None:
-        """Do a slice of maintenance. It is right whichever broker does it; whether it fails is for its leader to say."""
+        """Do a slice of maintenance. A deposed leader does no harm by it; its failure counts only while this broker leads the
+        partition.
+        """
         clock, again_ms = self._world.clock, table.maintenance.due_ms
         began_ms = clock.mono_ms()
         report = await self._report_of(job)
@@ -274,7 +280,8 @@ def _span(led: LedLog) -> TableSpan:
 def _settings(values: Values, configs: BrokerConfigs) -> TableSettings:
     options = dict(configs.node.store_options)
     if values["ottla.table.catalog"] != configs["ottla.table.catalog"]:
-        # The address with the password is that of the brokers' catalog: it would win over the one that the topic names.
+        # The address with the password belongs to the brokers' catalog, and would take precedence over the catalog that the
+        # topic names.
         options.pop("uri", None)
     return TableSettings(
         format=values[FORMAT],

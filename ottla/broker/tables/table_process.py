@@ -1,8 +1,9 @@
 """The process that works on tables, with a deadline for each call: one that hangs is killed, and the next call starts another.
 
-What it has open can be made again from the store, so nothing is lost by that. But its libraries are imported again, two seconds of processor at
-low priority: on a busy machine that alone was longer than a short deadline, at each attempt, and the table never went on. So imports
-have a deadline of their own, and a topic that had no answer has twice the time at its next attempt.
+Its open tables can be read again from the store, so that killing it loses nothing. But its libraries are imported again, which
+takes two seconds of CPU time at low priority: on a busy machine the imports alone exceeded a short deadline at each attempt,
+and the table made no progress. So imports have a deadline of their own, and a topic that had no answer has twice the time at
+its next attempt.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ log = logging.getLogger(__name__)
 EXTRA = "tables"
 #: Kinds of reasons to wait (`TableReport.kind`), besides those of the process itself.
 LACKING, NO_ANSWER, ENDED = "extra", "no answer", "process"
-#: For the start of the process with the libraries of one format.
+#: The deadline for the start of the process with the libraries of one format.
 START_MS_MAX = 600_000
-#: A topic has up to eight times the configured time.
+#: The configured deadline is doubled at most this many times for a topic without an answer.
 DOUBLINGS_MAX = 3
 
 

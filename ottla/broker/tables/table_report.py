@@ -43,7 +43,7 @@ def table_metrics(driver: TableDriver, now_ms: int) -> Iterator[Family]:
         yield Family(f"ottla_table_{name}", COUNTER, doc, samples)
     tables = [
         table for table in tables if next(driver.led(table.topic), None) is not None
-    ]  # gauges are for those who lead now
+    ]  # the gauges are those of the present leader
     records, seconds = [], []
     for table in tables:
         lags = [

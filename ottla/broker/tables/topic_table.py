@@ -12,11 +12,12 @@ from ottla.server.table_work import TableReport
 
 log = logging.getLogger(__name__)
 
-#: After a failure the next attempt comes that much later, and each further one twice as late.
+#: The delay of the next attempt after a failure, which doubles with each further failure, and its maximum.
 BACKOFF_MS, BACKOFF_MS_MAX = 1_000, 60_000
-#: This many conflicts in sequence, with another committer or with retention, are no accident any more.
+#: After this many conflicts in sequence, with another committer or with retention, the table waits for a reason and not by
+#: accident.
 CONFLICT, CONFLICTS_MAX = "conflict", 5
-#: Where the commit of what several brokers offer at one time waits for theirs.
+#: The longest wait of a commit for the offers of other brokers in the same interval.
 COMMIT_DELAY_MS_MAX = 3_000
 #: The partition whose leader commits and maintains the table.
 COMMITTING = 0
@@ -112,7 +113,7 @@ class TopicTable:
     def __init__(
         self, topic: str, topic_id: bytes, story: StoryLogger[str], now_ms: int, maintained_ms: int = NEVER_MS
     ) -> None:
-        """Take when it is maintained for the first time."""
+        """Take `maintained_ms`, the time of the first maintenance."""
         self.topic, self.topic_id = topic, topic_id
         self._story = story
         self.maintenance = TableMaintenance(topic, story, maintained_ms)
@@ -137,7 +138,7 @@ class TopicTable:
             self.is_commit_next = False
             self.maintenance.forget_failure()
         if partition == COMMITTING or not self.lags:
-            self._forget_why()  # the next job says it again if it is so
+            self._forget_why()  # if the reason still holds, the next job reports it again
 
     def offered(
         self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, *, commits_later: bool, took_ms: int = 0
@@ -179,7 +180,7 @@ class TopicTable:
         self.is_commit_next = False
         if report.kind != CONFLICT or self._failed >= CONFLICTS_MAX:
             self.wait(report.kind, report.waits, now_ms)
-        # One that hangs leaves others at least as long as it has kept them waiting.
+        # A job that hangs is followed by a pause of at least its own length, in which other topics have their turn.
         self.due_ms = now_ms + max(took_ms, _backoff_ms(self._failed, BACKOFF_MS_MAX))
 
     def _go_on(self) -> None:

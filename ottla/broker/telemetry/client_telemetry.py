@@ -1,6 +1,6 @@
 """Client telemetry of one broker (KIP-714): its subscriptions, its client instances, and what they pushed.
 
-Of the values that were pushed, by client, sums are added up and gauges replaced. They are bounded in clients and series.
+Values are kept by client: pushed sums are added up, pushed gauges replace the former value. Clients and series are bounded.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ PREFIX = "kafka_client_"
 CLIENTS_MAX = 1_000
 SERIES_OF_CLIENT_MAX = 2_000
 SERIES_MAX = 50_000
-#: About as many bytes the series of all clients take in the text of a scrape.
+#: The approximate limit of bytes of all clients' series in the text of a scrape.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
-#: What one sample takes besides names and values of its labels.
+#: The bytes of one sample besides its name and the values of its labels.
 SAMPLE_BYTES = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -56,7 +56,7 @@ class PushedMetrics:
     labels: Mapping[str, str]
     expires_ms: int
     values: dict[tuple[str, str, Labels], float] = field(default_factory=dict)
-    #: The length of the text that a scrape has for it.
+    #: The length of the client's text in a scrape.
     bytes: int = 0
 
     def size_of(self, name: str, labels: Labels) -> int:

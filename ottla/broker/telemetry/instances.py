@@ -144,7 +144,7 @@ class ClientInstances:
         self._instances.move_to_end(instance_id)
         oldest_id, oldest = next(iter(self._instances.items()))
         if len(self._instances) > INSTANCES_MAX or now_ms - oldest.last_seen_ms > oldest.expiration_ms:
-            self.forget(oldest_id)  # one for each that comes: so all go in time
+            self.forget(oldest_id)  # each request forgets one at most, which is enough over time
         return found
 
     def forget(self, instance_id: bytes) -> None:

@@ -39,7 +39,7 @@ from ottla.storage.errors import StorageFailure
 
 log = logging.getLogger(__name__)
 
-#: Kafka's, by the names of its TopicBasedRemoteLogMetadataManager, and their defaults.
+#: Names of properties of Kafka's TopicBasedRemoteLogMetadataManager.
 PARTITIONS, FACTOR = (
     "rlmm.config.remote.log.metadata.topic.num.partitions",
     "rlmm.config.remote.log.metadata.topic.replication.factor",
@@ -54,7 +54,7 @@ TOPIC_CONFIG = {"cleanup.policy": "delete", "retention.bytes": "-1", "remote.sto
 REQUEST_TIMEOUT_MS = 30_000
 #: Records of one turn of the loop: 250 segments take 10 ms.
 READ_BYTES = 1 << 16
-#: How long a read waits for news, and how long after a failure the next one comes.
+#: How long a read waits for new records, and the delay of the next read after a failure.
 WAIT_MS, RETRY_MS = 500, 200
 CREATED = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
@@ -161,7 +161,7 @@ class MetadataTopic:
         """Return once the record is committed, and replayed here.
 
         Raises:
-            KafkaError: it is not, or not in time; it may be later.
+            KafkaError: the record is not committed in time. It may be committed later.
         """
         count = self.count
         index = metadata_partition(place.topic_id, place.partition, count) if count else -1
@@ -213,7 +213,9 @@ class MetadataTopic:
             await pause(self._world.clock, 0)  # the next slice is for another turn of the loop
 
     async def _wait(self, followed: _Followed) -> None:
-        """Wait until `publish` has written, or a while. A fetch from another broker has waited there."""
+        """Wait until `publish` has written, for WAIT_MS at most. A fetch from another broker needs no such wait, because it
+        waits at that broker.
+        """
         timer = self._world.clock.call_later(WAIT_MS, followed.news.set)
         await followed.news.wait()
         followed.news.clear()

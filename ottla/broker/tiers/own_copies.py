@@ -50,10 +50,11 @@ class OwnCopies:
         self._copying.discard(segment_id)
 
     def settle(self, segments_of: Callable[[bytes, int], Mapping[bytes, RemoteSegment] | None]) -> list[Undo]:
-        """Forget the copies of which the records say more. Return what deletes the objects of those that no record names any more.
+        """Forget the copies whose end is in the records. Return the calls that delete the objects of segments which no record
+        names any more.
 
-        Another leader has deleted what there was of these while they were being written. `segments_of` returns the segments of a partition
-        by their ids, or None where they are not known here.
+        Another leader has deleted these segments, but not the objects that were written after its deletion. `segments_of`
+        returns the segments of a partition by their ids, or None where they are not known here.
         """
         gone = []
         for segment_id, (topic_id, partition, undo) in list(self._begun.items()):
@@ -62,15 +63,15 @@ class OwnCopies:
                 continue
             if segment_id not in known:
                 if segment_id not in self._named:
-                    continue  # its first record may still come
+                    continue  # the record of its start may still be on the way
                 gone.append(undo)
             elif known[segment_id].state is not RemoteState.COPY_FINISHED:
-                continue  # who deletes it may have passed an object before it was written
+                continue  # its deletion may have passed an object before that was written
             self.settled(segment_id)
         return gone
 
     def settled(self, segment_id: bytes) -> None:
-        """The segment's records say more than that its copy has begun."""
+        """Forget the copy: the records of its segment say how it has ended."""
         self._begun.pop(segment_id, None)
         self._named.discard(segment_id)
         self._written.discard(segment_id)

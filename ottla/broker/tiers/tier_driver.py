@@ -63,10 +63,10 @@ log = logging.getLogger(__name__)
 
 INTERVAL, CALL_TIMEOUT = "remote.log.manager.task.interval.ms", "ottla.tier.call.timeout.ms"
 COPIERS = "remote.log.manager.copier.thread.pool.size"
-#: What is shown where the reason is a mistake of ours.
+#: Shown in place of the reason when it is a bug of this broker.
 FAULT = "an error of this broker, which its log has"
 RETRY_MS = 1_000
-#: For so long a topic must have been gone, as this broker sees the metadata, before its segments are deleted.
+#: The time for which a topic must be absent from this broker's metadata before its segments are deleted.
 GONE_MS = 60_000
 
 

@@ -43,7 +43,7 @@ FETCHES = QuotaProperties(
 
 
 class TierQuota:
-    """The quota of one direction, and how long it has held others back."""
+    """The quota of one direction, and how long it has delayed copies or reads."""
 
     def __init__(self, configs: BrokerConfigs, clock: Clock, properties: QuotaProperties) -> None:
         self._configs, self._clock, self.properties = configs, clock, properties

@@ -190,7 +190,8 @@ class TierReads:
                     found[key] = await self.search(search.partition, search.log, search.timestamp)
                 except KafkaError as error:
                     found[key] = error
-            # What retention has taken from a disk meanwhile was neither searched in the store, nor will it be on the disk.
+            # Search again if retention has deleted local segments meanwhile: their records were neither searched in the store
+            # nor will they be found on the disk.
             left = {
                 key: search
                 for key, search in searches.items()

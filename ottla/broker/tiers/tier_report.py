@@ -43,7 +43,7 @@ class _Seen(NamedTuple):
     waits: bool
 
 
-#: The same of sums over partitions: Kafka's gauges, each for all topics and by topic.
+#: Kafka's gauges, which are sums over partitions: one for all topics, and one for each topic.
 SUMS = (
     ("remotecopylagbytes", "Bytes of sealed segments that remote storage does not have", lambda each: each.lag.size),
     ("remotecopylagsegments", "Sealed segments that remote storage does not have", lambda each: each.lag.segments),

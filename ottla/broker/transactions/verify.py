@@ -129,7 +129,7 @@ class AppendVerifier:
             try:
                 self._ask_in_order(transactional_id)
             except BaseException:
-                del self._waiting[transactional_id]  # otherwise no later request of this id would be asked
+                del self._waiting[transactional_id]  # otherwise no later request of this id would be sent
                 raise
             if question.answer is not None:
                 return question.answer
@@ -141,7 +141,9 @@ class AppendVerifier:
         return transactional_id in self._waiting
 
     def settled(self, question: _Question) -> None:
-        """Send the next requests when the one in flight has its answer. One that expires behind it lets none overtake that one."""
+        """Send the next requests when the one in flight has its answer. A waiting request that expires does not let the next
+        one overtake the one in flight.
+        """
         queue = self._waiting.get(question.transactional_id)
         if queue and queue[0] is question:
             self._ask_in_order(question.transactional_id)

@@ -56,7 +56,7 @@ def join(
     if request.member_id:
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     shard.check_room(request.group_id)
-    # The group is in the log before a member gets an id. A group of another kind without members gives its place up.
+    # The group's record is in the log before a member gets an id. An empty group of another kind with this id gets tombstones.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
     records = [] if other is None else other.tombstones()
 
@@ -72,7 +72,7 @@ def rejection(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupRespons
 
 
 class Joining(NamedTuple):
-    """A JoinGroup at its group; the member keeps the reply where there is no response in the outcome."""
+    """One JoinGroup at its group. If the outcome has no response, the member keeps the reply."""
 
     shard: GroupMetadataManager
     group: ClassicGroup

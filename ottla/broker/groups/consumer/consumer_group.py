@@ -219,7 +219,9 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
     def subscribed_topics(
         self, changed: Mapping[str, Iterable[str]], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> set[str]:
-        """Return the names of all members' topics, as if those in `changed` were subscribed to these, and `regexes` resolved to these."""
+        """Return the names of all members' topics after a change: `changed` has the new topics of some members, `regexes` the
+        new results of expressions.
+        """
         regexes = self.regexes if regexes is None else regexes
         before = [self.members[member_id].metadata for member_id in changed if member_id in self.members]
         gone = Counter(name for each in before for name in each.subscribed_topic_names)
@@ -295,7 +297,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
     # ---- records
 
     def regex_tombstones(self, expression: str, given_up: int = 1) -> list[CoordinatorRecord]:
-        """Return the tombstones of an expression that so many members give up, if no others are subscribed to it."""
+        """Return the tombstones of an expression that `given_up` members give up, if no other member has subscribed to it."""
         return [regex_record(self.group_id, expression, None)] if self.expressions.get(expression) == given_up else []
 
     def tombstones_without(self, member_ids: Collection[str]) -> Iterator[CoordinatorRecord]:
@@ -304,8 +306,11 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
             yield from self.regex_tombstones(expression, given_up)
 
     def replacement(self, former: ConsumerGroupMember, member_id: str) -> list[CoordinatorRecord]:
-        """Return the records of a static member's new process, which takes the place of the former one: it has what that one had, at epoch 0."""
-        # Each epoch of the new process is after its partitions' assignment, which begins again (KIP-1251).
+        """Return the records of a static member's new process, which takes the place of the former one: it has the same
+        partitions, at epoch 0.
+        """
+        # The assignment counts as made at the first epoch of the new process, so that its commits in any of its epochs are
+        # accepted (KIP-1251).
         assigned = {topic_id: dict.fromkeys(held, JOINING_EPOCH) for topic_id, held in former.current.assigned.items()}
         current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH, assigned=assigned)
         return [

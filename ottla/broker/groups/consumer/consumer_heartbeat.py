@@ -206,13 +206,14 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
         has_changed = given != step.given_before
         if owned is not None:
             member.owned = owned
-        # A response may be lost. librdkafka makes no full request after a timeout, and Kafka would not send the assignment again. While a
-        # newer target is due it is not repeated: the member would take up what the next response takes away.
+        # The assignment is repeated, because a response may be lost: librdkafka makes no full request after a timeout, and
+        # Kafka would not send the assignment again. It is not repeated while a newer target is due: the member would take up
+        # partitions that the next response takes away.
         is_unreported = member.owned != given and group.epoch == group.assignment_epoch
         if is_full(request) or has_changed or is_unreported:
             response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
         if member.owned is None and not has_changed and is_unreported:
-            # A new coordinator sends it once: a member that has it already does not report it again.
+            # A new coordinator sends the assignment once: a member that has it already does not report its partitions again.
             member.owned = given
         return Outcome(response=response)
 
@@ -256,7 +257,8 @@ def subscribe(
     expression, former = metadata.subscribed_topic_regex or "", before.subscribed_topic_regex or ""
     records.extend(regexes.change(group, former, expression))
     has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
-    # An expression that is not resolved yet changes the target when it is, and not before because some other topic changed.
+    # A new expression that is not resolved yet changes the target after its resolution, not when some other topic changes
+    # before.
     is_changed = has_other_names or (expression != former and (not expression or expression in group.regexes))
     topics = shard.cluster.topics()
     if is_changed or group.has_changed_topics(topics):
@@ -374,7 +376,7 @@ def _following(
         return moved(current, UNREVOKED, epoch, assigned=kept, pending_revocation=revoked)
     state = STABLE
     for topic_id, wanted in assignment.items():
-        # What it has just given up itself is free for it.
+        # A partition that the member itself has just given up is free for it.
         given_up = current.pending_revocation.get(topic_id, {})
         for partition in wanted - kept.get(topic_id, {}).keys():
             if partition in given_up or is_free(topic_id, partition):

@@ -149,7 +149,7 @@ def _upgraded_metadata(member: ClassicGroupMember, protocol: str | None) -> Cons
 def instead_of_removal(
     shard: GroupMetadataManager, group: AnyModernGroup, leaving: Set[str], response: T | None
 ) -> Outcome[T] | None:
-    """Return the downgrade that takes the place of a removal of members, None if they are only removed."""
+    """Return the downgrade that happens in place of a removal of members; None if they are only removed."""
     if not isinstance(group, ConsumerGroup) or not is_downgrade_due(shard, group, leaving):
         return None
     reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
@@ -157,7 +157,9 @@ def instead_of_removal(
 
 
 def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
-    """Return whether only classic members stay once some have left and `joining` more have joined, and may become a classic group."""
+    """Return whether the group may become a classic one, because all its members are classic after some have left and `joining`
+    more have joined.
+    """
     staying = len(group.members) - len(leaving)
     classic = group.classic_members - sum(group.members[member_id].is_classic for member_id in leaving)
     if not (staying or joining) or classic < staying:

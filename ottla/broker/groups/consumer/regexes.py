@@ -7,7 +7,7 @@ starts that (`refresh_if_due`), at most every ten seconds, when one of these hol
     topics were created since the last resolution; deleted ones leave the group by its metadata hash
     the last resolution is older than group.consumer.regex.refresh.interval.ms: ACLs may have changed
 
-While an expression has no topics (`is_awaited`), these may be new: it is resolved with the next heartbeat, which comes soon.
+An expression without topics (`is_awaited`) may match new ones: it is resolved at the next heartbeat, which comes soon.
 
 The topics are those that the member with this heartbeat may describe.
 """
@@ -55,7 +55,7 @@ def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRec
 
 
 def is_awaited(shard: GroupMetadataManager, group: ConsumerGroup, expression: str) -> bool:
-    """Return whether its members wait for topics: it has none, and has not been matched with all that there are."""
+    """Return whether members wait for topics of the expression: it has none, and topics were created since it was resolved."""
     resolved = group.regexes.get(expression, NO_TOPICS)
     may_have_topics = not resolved.topics and resolved.version < shard.cluster.topics_created()
     return may_have_topics and not group.is_regex_rejected

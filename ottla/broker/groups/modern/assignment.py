@@ -97,9 +97,10 @@ def is_subset(some: Mapping[KeyT, frozenset[int]], others: Mapping[KeyT, frozens
 
 
 def with_epochs(rows: Iterable[tuple[KeyT, list[int], list[int] | None]], epoch: int) -> dict[KeyT, dict[int, int]]:
-    """Return the epoch at which each partition was assigned, of a record's keys, partitions and epochs.
+    """Return the epoch at which each partition was assigned, from a record's keys, partitions and epochs.
 
-    Records before Kafka 4.3 have no epochs: the member's, `epoch`, counts then, which no earlier commit has.
+    Records before Kafka 4.3 have no epochs. The member's, `epoch`, is taken for all: no commit with an earlier one is accepted
+    then.
     """
     return {
         key: dict(zip(partitions, epochs, strict=True)) if epochs else dict.fromkeys(partitions, epoch)

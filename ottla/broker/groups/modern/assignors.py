@@ -40,9 +40,9 @@ def assign_range(members: Mapping[str, Subscriber], partition_counts: Mapping[by
 def assign_uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
     """Balance the partitions among the members and move as few of them as possible.
 
-    Members of one subscription each get the whole number of partitions per member, and some one more: those that have more
-    already are the first to keep it. With different subscriptions no subscriber of a partition has two partitions less than the
-    member that has it.
+    Members of one subscription each get the number of partitions per member, rounded down. Some get one more: first those that
+    have one more already. With different subscriptions no subscriber of a partition has two partitions less than the member
+    that has it.
     """
     if not members:
         return {}

@@ -86,7 +86,7 @@ class MemberProgress:
         return self.state is STABLE and self.epoch == assignment_epoch
 
     def is_waiting(self, group_epoch: int) -> bool:
-        """Return whether it needs the coordinator to go on: for a target of this epoch, or for what other members have still."""
+        """Return whether the member waits for the coordinator: for a target of this epoch, or for what others still hold."""
         return self.state is UNRELEASED or (self.state is STABLE and self.epoch < group_epoch)
 
 
@@ -198,7 +198,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         # ---- soft
         # The metadata that the hash was last compared with.
         self.seen_topics: TopicsImage | None = None
-        # A worker computes a target, or it is being written; the epoch whose target the log has rejected last.
+        # True while a target is computed by a worker or written; and the epoch of the last target that the log has rejected.
         self.is_assigning = False
         self.rejected_epoch = -1
 
@@ -267,11 +267,11 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def _count(self, member: MemberT, by: int) -> None:
-        """A member with this metadata comes (`by` +1) or goes (-1)."""
+        """Count a member with this metadata that has joined (`by` +1) or left (-1)."""
 
     @abstractmethod
     def _hold(self, member: MemberT, by: int) -> None:
-        """The member holds what its current assignment says from now on (`by` +1), or until now (-1)."""
+        """Note that the member holds its current assignment from now on (`by` +1), or no longer (-1)."""
 
     # ---- the interface `Group`
 
@@ -391,7 +391,7 @@ class CommittingGroup(ModernGroup[MemberT, TargetT]):
             )
 
     def validate_offset_delete(self) -> None:
-        """A group with members may lose the offsets of topics that no member is subscribed to."""
+        """Do nothing: offsets of topics that no member is subscribed to may be deleted although the group has members."""
 
 
 #: A group of any of the three kinds.

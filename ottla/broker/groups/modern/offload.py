@@ -1,12 +1,13 @@
 """Computations of the group coordinator on worker threads: large targets, and the topics of regular expressions.
 
-A small target takes less time than the way to a thread and back, and its member has it in the response to its own heartbeat. Kafka 4.4
-has any computed there (group.consumer.assignor.offload.enable).
+A small target takes less time than the way to a thread and back, and its member has it in the response to its own heartbeat.
+Kafka 4.4 computes targets of any size on a thread (group.consumer.assignor.offload.enable).
 
-Regular expressions are RE2's: in time linear in the name, whatever the expression. Python's own `re` takes 0.4 s for 25 characters and
-an expression made for it. RE2 releases the GIL. What surrounds it is Python, so a thread that went through 100 k names at once would
-take every other turn of the loop; and ACLs are looked up on the loop, whose objects they are. On a plain install the engine is Python too,
-so what one resolution of an expression may take is bounded.
+Regular expressions are RE2's, whose time is linear in the length of the name for every expression. Python's own `re` takes 0.4
+s for 25 characters and an expression that is made to be slow. RE2 releases the GIL. What surrounds it is Python, so a thread
+that went through 100 k names at once would take every other turn of the loop; and ACLs are looked up on the loop, because only
+the loop may touch them. On a plain install the engine is Python too, so what one resolution of an expression may take is
+bounded.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class TargetWorker(OneWorker):
 
 #: The key of its record has two bytes for its length. Kafka takes a longer expression, and never has topics for it.
 BYTES_MAX = 2**15 - 1
-#: The work of a resolution: about 5 s of a thread on a plain install. `orders-.*` needs some hundreds for 10,000 topics, and 500 names
-#: between two `.*` some millions.
+#: The work of a resolution: about 5 s of a thread on a plain install. `orders-.*` takes some hundreds of these units for 10,000
+#: topics; an expression of 500 names between two `.*` takes some millions.
 RESOLUTION_WORK_MAX = 20_000_000
 
 
@@ -101,7 +102,7 @@ OnFound: TypeAlias = Callable[[Mapping[str, Set[str]] | None], None]
 class RegexResolver(OneWorker):
     """Resolves regular expressions: `resolve(expressions, names, may_describe, found)`.
 
-    One takes one thread, whatever its expressions cost: the others are for the disk.
+    A resolver uses one thread only, whatever its expressions cost: the others are for the disk.
     """
 
     def __call__(

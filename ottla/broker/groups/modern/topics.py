@@ -1,7 +1,7 @@
 """The existing topics of a group's subscription, and the metadata hash that changes with them (KIP-1101).
 
-The hash is Kafka's, so that a group which moves from one to the other is not assigned once more: XXH3 over the fields as hash4j writes
-them, numbers with the low byte first, and texts in UTF-16 followed by their length.
+The hash is Kafka's, so that a group which moves between Kafka and Ottla is not assigned again: XXH3 over the fields as hash4j
+writes them, numbers with the low byte first, and texts in UTF-16 followed by their length.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ from ottla.protocol.slotted import entity, frozen
 
 @frozen
 class StatePartitions:
-    """Which share partitions have state at share coordinators, or get or lose it just now. Its verbs return the state that follows."""
+    """Which share partitions have state at share coordinators, and which are getting or losing it. The methods return the state
+    after a change.
+    """
 
     initializing: Assignment = field(default_factory=dict)
     initialized: Assignment = field(default_factory=dict)
@@ -39,7 +41,9 @@ class StatePartitions:
         )
 
     def ended(self, initialized: Assignment, failed: Assignment, done: Assignment) -> StatePartitions:
-        """Return the states once the persister has ended: it has initialized some, of which those that are `done` count, and failed for others."""
+        """Return the state after the persister has answered: it has `initialized` some partitions, of which those that are
+        `done` count, and has `failed` for others.
+        """
         return replace(
             self,
             initializing=without(without(self.initializing, initialized), failed),
@@ -47,13 +51,13 @@ class StatePartitions:
         )
 
     def deletion_begun(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """Return the states from the moment on at which the persister is asked to delete those of these topics."""
+        """Return the state after the decision to have the states of these topics deleted by the persister."""
         gone = frozenset(topic_ids)
         following = self.without_topics(gone)
         return replace(following, deleting=following.deleting | gone, names=self.names)
 
     def deletion_ended(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """Drop the topics whose states the persister has deleted. A topic stays if a member has asked for a new state of it since."""
+        """Drop the topics whose states the persister has deleted. A topic whose initialization has begun again since is kept."""
         return self.without_topics(self.deleting.intersection(topic_ids))
 
     def without_topics(self, topic_ids: Iterable[bytes]) -> StatePartitions:
@@ -194,7 +198,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
         return ModernGroupState.STABLE if self.members else ModernGroupState.EMPTY
 
     def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
-        """Return the names of all members' topics, as if those in `changed` were subscribed to these instead."""
+        """Return the names of all members' topics after a change: `changed` has the new topics of some members."""
         gone = Counter(
             name
             for member_id in changed

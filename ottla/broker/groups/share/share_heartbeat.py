@@ -221,7 +221,7 @@ def _following(member: ShareGroupMember, target: Assignment, epoch: int, topics:
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in ids}
     if current.epoch == epoch:
         return current if current.assigned == assigned else replace(current, assigned=assigned)
-    # The member is known by the epoch before once more, as it may miss the response.
+    # The member's former epoch is accepted once more, because the response may be lost.
     return moved(current, STABLE, epoch, assigned=assigned)
 
 

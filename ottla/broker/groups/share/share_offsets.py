@@ -123,9 +123,9 @@ def initialization_ended(
 ) -> Unasked:
     """Record the partitions that the persister has initialized for the state epoch, and those that failed.
 
-    The group may be gone since, and the topic too. A partition may be initialized twice at a time, by a heartbeat and by
-    AlterShareGroupOffsets: one may fail, and the other not. It counts as long as the group wants the state: what was deleted
-    since has none, though its initialization has been a success.
+    The group or the topic may have been deleted since. A heartbeat and AlterShareGroupOffsets may initialize a partition at the
+    same time: one may fail, and the other not. An initialization counts only while the group wants the state: if the state was
+    deleted since, the success of the initialization changes nothing.
     """
     group = shard.find(ShareGroup, group_id)
     if group is None:
@@ -229,7 +229,7 @@ def altered(
 
 
 def delete(shard: GroupMetadataManager, now_ms: int, group_id: str, topic_names: Iterable[str]) -> Outcome[Deleted]:
-    """Begin to delete the offsets of topics, again where an attempt was begun before: nothing is known of that one."""
+    """Begin to delete the offsets of topics, again where an attempt was begun before: its result is unknown."""
     group = shard.group(ShareGroup, group_id)
     group.validate_delete()
     state, topics = group.state_partitions, shard.cluster.topics()

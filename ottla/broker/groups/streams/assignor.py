@@ -2,8 +2,8 @@
 
 A task goes to the member that had it, then to one that had it as a standby, then to the least loaded process. Standby tasks
 follow in the same way, and never to a process that has the task already: a second copy there would not survive the process.
-A process that runs more stream threads (members) carries more. Warm-up tasks are not assigned, as in Kafka 4.3.1. The target is in
-records that say what changed.
+A process that runs more stream threads (members) carries more. Warm-up tasks are not assigned, as in Kafka 4.3.1. The target is
+written as records of the changes only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ByLoad:
         return bool(self._heap)
 
     def push(self, load: float, name: str) -> None:
-        """A name goes up past larger loads only."""
+        """Add a name. It moves up past larger loads only, not past equal ones."""
         heap = self._heap
         at = len(heap)
         heap.append((load, name))
@@ -36,7 +36,9 @@ class ByLoad:
         heap[at] = load, name
 
     def pop(self) -> str:
-        """Take the first name. The last one takes its place, and goes down past smaller loads only, on the left side if both are equal."""
+        """Remove and return the first name. The last one takes its place and moves down past smaller loads only, to the left
+        side if both are equal.
+        """
         heap = self._heap
         first, last = heap[0], heap.pop()
         at, child, size = 0, 1, len(heap)
@@ -104,7 +106,7 @@ class _Quota:
 class _Process:
     def __init__(self) -> None:
         self.members: list[str] = []
-        #: Made when it is needed, and again after a member was given a task again.
+        #: Created when it is needed, and again after one of the members was given back a former task.
         self.by_load: ByLoad | None = None
         self.tasks: set[Task] = set()
         self.load = 0
@@ -144,7 +146,8 @@ class _Assignment:
     # ---- active tasks
 
     def assign_active(self) -> None:
-        # Partitions of one number stay together, as the members that had them are full in this order.
+        # Tasks are sorted by their partition, so that the tasks of one partition stay with the same members until these are
+        # full.
         left = sorted(self._active_tasks, key=lambda task: (task[1], task[0]))
         left = [task for task in left if not self._give_back(task, self._active_before.get(task))]
         left = [task for task in left if not self._give_back(task, self._least_loaded(self._standby_before.get(task)))]

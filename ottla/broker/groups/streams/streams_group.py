@@ -57,7 +57,7 @@ class Holdings(NamedTuple):
         return TasksTuple(partitions_of(self.active), self.standby, self.warmup)
 
     def has_any_of(self, owned: TasksTuple) -> bool:
-        """Return whether the member names one of these."""
+        """Return whether the member names one of these tasks in `owned`."""
         return any(
             others.get(subtopology, frozenset()) & partitions
             for some, others in zip(self.tasks, owned, strict=True)
@@ -76,7 +76,7 @@ def task_set(structs: Iterable[TaskIds | group_records.CurrentTaskIds]) -> TaskS
     return found
 
 
-#: A member that is new, as Kafka has it: no topology has this epoch.
+#: The metadata of a new member, as in Kafka: no topology has this epoch.
 NEW_METADATA = group_records.StreamsGroupMemberMetadataValue(instance_id=None, rack_id=None, topology_epoch=-1)
 
 
@@ -200,7 +200,7 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
         self.topology = None if value is None else Topology(value)
 
     def _count(self, member: StreamsGroupMember, by: int) -> None:
-        """The topology has the subscription, whatever the members are."""
+        """Do nothing: the subscription is that of the topology, and does not depend on the members."""
 
     def _hold(self, member: StreamsGroupMember, by: int) -> None:
         change = self._take if by > 0 else self._release

@@ -197,7 +197,9 @@ def _topology(
     request: StreamsGroupHeartbeatRequest,
     records: list[CoordinatorRecord],
 ) -> Topology:
-    """Return the group's topology: the first member's, which later ones have to have too, or be behind."""
+    """Return the group's topology, which is the first member's. The topology of a later member has to be equal, or of an
+    earlier epoch.
+    """
     if request.topology is None:
         if group.topology is None:
             raise KafkaError(

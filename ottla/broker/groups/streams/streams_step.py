@@ -185,11 +185,11 @@ def response_to(
     statuses: list[Status],
     topics: TopicsImage,
 ) -> StreamsResult:
-    """Return the response. It has tasks when the member joins, has got or lost some, or names fewer than it has.
+    """Return the response. It contains the member's tasks in three cases: the member joins, its tasks have changed, or it
+    reports fewer than it has.
 
-    The last case is that of a lost response. Kafka 4.3 leaves it out, and the member never takes up what that response gave it.
-    While a newer target is due it is left out here, too: the member has to learn what that target gives it, and would take
-    the former tasks for it.
+    The last case is that of a lost response. Kafka 4.3 does not have it, and the member never takes up the tasks of the lost
+    response. While a newer target is due the tasks are not repeated: the member would take them for those of the new target.
     """
     response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=member.current.epoch)
     endpoint_epoch = group.endpoint_epoch
@@ -222,7 +222,9 @@ def response_to(
 
 
 def _lacks_some(request: StreamsGroupHeartbeatRequest, assigned: TasksTuple) -> bool:
-    """Return whether the member lacks tasks that are assigned, and has no others: then it is not one that has yet to close tasks."""
+    """Return whether the member reports fewer tasks than it is assigned, and none besides: a member that still has to close
+    tasks would report these.
+    """
     lacks = False
     for said, mine in zip((request.active_tasks, request.standby_tasks, request.warmup_tasks), assigned, strict=True):
         owned = None if said is None else task_set(said)

@@ -83,7 +83,7 @@ def _at(items: Sequence[T], index: int) -> T:
 
 
 def recorded(topology: messages.Topology) -> StreamsGroupTopologyValue:
-    """Return the request's topology as a record. KafkaError if it can be none."""
+    """Return the request's topology as a record. Raise KafkaError if it is invalid."""
     ids = {subtopology.subtopology_id for subtopology in topology.subtopologies}
     if topology.epoch < 0 or len(ids) < len(topology.subtopologies):
         # Kafka fails with an unexpected exception of its own (4.3.1).
@@ -96,7 +96,9 @@ class IncorrectlyPartitioned(Exception):
 
 
 class PartitionCounts:
-    """Number of partitions of each topic. `existing(name)` is that of a topic that exists, or None. KafkaError for a topology that is none."""
+    """The number of partitions of each topic. `existing(name)` returns that of a topic that exists, else None. An invalid
+    topology raises KafkaError.
+    """
 
     def __init__(self, topology: Topology, existing: Callable[[str], int | None]) -> None:
         self._existing = existing

@@ -73,7 +73,7 @@ def initialize(
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
     _check_topic(shard, key)
     if known is not None and known.state_epoch == data.state_epoch and data.start_offset == UNINITIALIZED_START_OFFSET:
-        # The request is a repeated one of a group coordinator that has been deposed since: members may have acknowledged meanwhile.
+        # A group coordinator that was deposed meanwhile has repeated its request: members may have acknowledged records since.
         return Outcome(response=SharePartitionResult(key.partition))
     before = NO_STATE._replace(snapshot_epoch=-1, leader_epoch=0) if known is None else known
     state = before._replace(
@@ -281,7 +281,9 @@ class ShareCoordinator(Coordinator[ShareShard]):
         self._timers[work] = self._clock.call_later(interval_ms, run)
 
     def _prune_all(self) -> None:
-        """Snapshots count once they are committed: the records before them are all that a new leader may have."""
+        """Prune the topic after snapshots are committed: before that a new leader may have only the records before the
+        snapshots.
+        """
         for partition in self.runtime.active_partitions():
             offset = self.runtime.read(partition, ShareShard.redundant_before, lambda error: NOTHING)
             then(offset, partial(self._prune_before, partition))

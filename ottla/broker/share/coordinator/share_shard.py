@@ -40,7 +40,7 @@ class ShareCoordinatorConfig:
 ShareKey: TypeAlias = ShareSnapshotKey | ShareUpdateKey
 
 UNKNOWN_LEADER_EPOCH = -1
-#: A sweep looks at its items until its time is over; writing a record counts as this many looks.
+#: How many looks of a sweep the writing of a record counts as. A sweep has a bounded number of looks in each turn.
 RECORD_LOOKS = 10
 
 
@@ -160,7 +160,9 @@ class ShareShard:
         return sweep_soon(self.timers, work, lambda: [*self.states], look)
 
     def redundant_before(self) -> int:
-        """Records below this offset are needed by no share partition. Nothing is known of those that are unreadable."""
+        """Return the offset below which no share partition needs a record; 0 while one is unreadable, because nothing is known
+        of it.
+        """
         if self.unreadable:
             return 0
         return min((state.snapshot_offset for state in self.states.values()), default=self.newest_offset + 1)
