@@ -1,1 +1,4 @@
-"""A small Kafka client for our own tools: metadata, administration, an idempotent producer, consumers with and without a group. No transactions."""
+"""A small Kafka client for our own tools: metadata, administration, an idempotent producer, consumers with and without a group.
+
+It opens no transactions.
+"""

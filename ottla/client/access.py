@@ -59,7 +59,10 @@ from ottla.server.sasl.scram import HASHES, ITERATIONS_MIN, NUMBERS, salted_pass
 
 
 class AclFilter(NamedTuple):
-    """A filter of entries, in the order of Kafka's fields: they must match, absent ones match everything."""
+    """A filter of entries, with its fields in Kafka's order.
+
+    A field that is set must match; one that is not set matches everything.
+    """
 
     resource_type: int = ANY
     resource_name: str | None = None
@@ -71,7 +74,7 @@ class AclFilter(NamedTuple):
 
 
 def applying_to(resource_type: int, name: str) -> AclFilter:
-    """Return all entries that count for a resource."""
+    """Return the filter for all entries that apply to a resource."""
     return AclFilter(resource_type, name, MATCH)
 
 
@@ -88,7 +91,10 @@ async def describe_acls(cluster: ClusterClient, wanted: AclFilter) -> list[Acces
 
 
 class StarInName(ClusterError):
-    """A name with a `*` beside other letters. `beginning` is the resource of the names that begin as the name does, if it has letters."""
+    """The name in an entry has a `*` beside other letters.
+
+    `beginning` is the resource with the letters before the `*`; None: there are none.
+    """
 
     def __init__(self, kind: str, name: str) -> None:
         self.beginning = f"{kind}:{name.partition(WILDCARD)[0]}" if name.strip(WILDCARD) else None
@@ -99,7 +105,7 @@ class StarInName(ClusterError):
         )
 
     def prefixed(self, how: str) -> str:
-        """Return the remedy for names that begin so, by how an entry becomes a prefixed one."""
+        """Return the remedy: a prefixed entry for the beginning of the name. `how` says how to write it."""
         return f"names that begin so: {self.beginning} {how}"
 
 
@@ -110,7 +116,7 @@ def new_entry(
 
     Raises:
         ClusterError: a word names no operation or no resource.
-        StarInName: a name stands for itself in Kafka's entries: `topic:payments*` would allow nothing, and deny nothing.
+        StarInName: Kafka compares names letter by letter: `topic:payments*` would allow nothing, and deny nothing.
     """
     kind, name = read_resource(resource)
     if WILDCARD in name and (prefixed or name != WILDCARD):
@@ -210,9 +216,9 @@ class NewPassword(NamedTuple):
 
 
 async def describe_scram_users(cluster: ClusterClient, names: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return per user the iterations per mechanism; of all users for None. Users without credentials are left out."""
+    """Return the iterations by user and mechanism. `names` None means all users. Users without credentials are left out."""
     cluster.doing = "reading the SCRAM credentials"
-    # An empty list means all users, as null does. Apache Kafka 4.3.1 never answers null from a user who may not ask.
+    # An empty list means all users, as null does. Apache Kafka 4.3.1 never responds to null if the user may not ask.
     users = [UserName(name=name) for name in names or ()]
     response = await cluster.request(DescribeUserScramCredentialsRequest(users=users))
     check("SCRAM credentials", response.error_code, response.error_message)
@@ -248,9 +254,9 @@ async def alter_scram_user(
         check(f"user {user}", row.error_code, row.error_message)
 
 
-#: The broker's delegation.token.max.lifetime.ms or delegation.token.expiry.time.ms.
+#: This period stands for the broker's delegation.token.max.lifetime.ms or delegation.token.expiry.time.ms.
 BROKER_DEFAULT_MS = -1
-#: ExpireDelegationToken removes the token at once.
+#: With this period ExpireDelegationToken removes the token at once.
 NOW_MS = -1
 
 
@@ -296,7 +302,7 @@ async def expire_token(cluster: ClusterClient, hmac: bytes, period_ms: int = NOW
 async def describe_tokens(
     cluster: ClusterClient, owners: Iterable[str] | None = None
 ) -> list[DescribedDelegationToken]:
-    """Return the tokens that the user may see: of these owners, of all for None."""
+    """Return the tokens of these owners that the user may see. None means all owners."""
     wanted = None if owners is None else [principal(each) for each in owners]
     cluster.doing = "listing the delegation tokens"
     response: DescribeDelegationTokenResponse = await cluster.request(DescribeDelegationTokenRequest(wanted))
@@ -306,7 +312,7 @@ async def describe_tokens(
 
 _EXACT, _DEFAULT = 0, 1
 
-#: Type -> name, None for the default entity.
+#: Entity type -> name. The name None is the type's default entity.
 Entity = Mapping[str, str | None]
 
 

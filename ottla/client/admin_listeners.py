@@ -1,9 +1,10 @@
 """Brokers' admin listeners (`ottla.admin.listener`): what Kafka's protocol does not have, the numbers of /metrics, stories, tables and tiers.
 
-A story is the last decisions about a group, a partition or a transactional id, which each broker remembers of its own (`/story`). The
-state of topics' tables (`/tables`) and of their remote storage (`/tiers`) each broker knows of the partitions that it leads.
+A story is the last decisions about a group, a partition or a transactional id; each broker remembers those that it made
+(`/story`). Each broker knows the states of tables (`/tables`) and of remote storage (`/tiers`) for the partitions that it
+leads.
 
-Brokers do not describe this property to clients: who asks has to know the address.
+Brokers do not describe this property to clients, so a client has to be given the address.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from ottla.server.story import StoryLine
 T = TypeVar("T")
 
 ADMIN_LISTENER = "ottla.admin.listener"
-#: More of a scrape is not read: whatever answers there may never end.
+#: A longer page is not read further: a peer that is no admin listener may send without end.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
-#: Bytes of the text of an error.
+#: An error's text is cut to this many bytes.
 LINE_BYTES_MAX = 1024
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -49,18 +50,21 @@ def _none_here(cluster_id: str | None) -> Mapping[int, str]:
 
 @dataclass(frozen=True)
 class AdminAddresses:
-    """Addresses of admin listeners, as far as they are known before the cluster has answered."""
+    """Addresses of admin listeners, as far as they are known before a broker has responded."""
 
-    #: The addresses that a command line names, by broker.
+    #: The address of each broker that the command line names.
     named: Mapping[int, str] = field(default_factory=dict)
-    #: The port at which the hosts of all brokers have theirs.
+    #: The port of the admin listeners on the hosts of all brokers.
     port: int | None = None
-    #: Returns those that a cluster of this machine has written down, by the cluster's id.
+    #: Returns, for a cluster's id, the addresses that a cluster of this machine has written to a file.
     here: Callable[[str | None], Mapping[int, str]] = _none_here
 
     def of(self, cluster_id: str | None, hosts: Mapping[int, str]) -> dict[int, str]:
-        """Return the address by broker, for a cluster with brokers at these hosts. What is named wins over the port, and the port
-        over what was written down. A broker that is named is in the result although the cluster does not list it."""
+        """Return the address by broker, for a cluster with brokers at these hosts.
+
+        A named address wins over the port, and the port over an address from a file. A broker that is named is in the result
+        although the cluster does not list it.
+        """
         here = {node: address for node, address in self.here(cluster_id).items() if node in hosts}
         everywhere = {} if self.port is None else {node: f"{host}:{self.port}" for node, host in hosts.items()}
         return {**here, **everywhere, **self.named}
@@ -87,7 +91,7 @@ def read_admin(address: str, page: str, timeout_s: float) -> str:
     Raises:
         ClusterError: it cannot be reached, or answers with an error.
     """
-    from urllib.error import HTTPError, URLError  # half of what `ottla topic list` would import
+    from urllib.error import HTTPError, URLError  # Imported late: this is half of what `ottla topic list` would import.
     from urllib.request import urlopen
 
     try:
@@ -123,12 +127,12 @@ def metrics_of(text: str, names: Collection[str]) -> dict[Metric, float]:
 
 
 def samples_of(text: str) -> list[AdminSample]:
-    """Return all samples of a text of Prometheus; one of a large node takes seconds, and `metrics_of` does not.
+    """Return all samples of a text of Prometheus; the text of a large node takes seconds. `metrics_of` is faster.
 
     Raises:
-        ClusterError: it is none.
+        ClusterError: the text is not in this format.
     """
-    from prometheus_client.parser import text_string_to_metric_families  # for one command only
+    from prometheus_client.parser import text_string_to_metric_families  # Imported late: one command alone needs it.
 
     try:
         families = list(text_string_to_metric_families(text))
@@ -167,7 +171,7 @@ class StoryEntry(NamedTuple):
 
     @property
     def asker(self) -> str | None:
-        """The client whose request it was."""
+        """The client whose request caused the decision."""
         return f"{self.line.client_id} {self.line.host}".strip() or None
 
     @property
@@ -176,14 +180,14 @@ class StoryEntry(NamedTuple):
 
 
 class Story(NamedTuple):
-    """The entries of all nodes by time, and why a node has given none."""
+    """The entries of all nodes in the order of time, and for each node that gave none the reason."""
 
     entries: list[StoryEntry]
     failures: dict[int, Failure]
 
 
 async def story_of_group(listeners: Mapping[int, str], group: str) -> Story:
-    """Ask the admin listeners, which are the addresses by node."""
+    """Ask the admin listeners for the group's story. `listeners` has their addresses by node."""
     return await _story(listeners, {"group": group})
 
 
@@ -201,7 +205,7 @@ async def _story(listeners: Mapping[int, str], asked: Mapping[str, str]) -> Stor
 
 
 def _entry(text: str) -> StoryEntry:
-    """Return the entry of a line. Raises ValueError or TypeError if it is none."""
+    """Return the entry in a line. Raises ValueError or TypeError if the line is no entry."""
     fields = json.loads(text)
     try:
         time_ms, first_ms, times = (int(fields[name]) for name in StoryLine._fields[:3])
@@ -212,9 +216,11 @@ def _entry(text: str) -> StoryEntry:
 
 
 async def table_states(listeners: Mapping[int, str], topic: str | None = None) -> list[dict[str, Any]]:
-    """Ask the admin listeners, which are the addresses by node, about all tables or that of a topic. One that does not answer adds none.
+    """Ask the admin listeners for the states of all tables, or of one topic's table.
 
-    Each state has `node`, `topic`, `format`, `location`, `partitions`, `waits` (None if it does not) and counts:
+    `listeners` has their addresses by node. A listener that does not answer adds no state.
+
+    Each state has `node`, `topic`, `format`, `location`, `partitions`, `waits` (why the table waits, or None) and counts:
     `broker/tables/table_report.py`.
     """
     page = "/tables" if topic is None else f"/tables?{urlencode({'topic': topic})}"
@@ -225,7 +231,9 @@ async def table_states(listeners: Mapping[int, str], topic: str | None = None) -
 async def tier_states(
     listeners: Mapping[int, str], topic: str | None = None
 ) -> tuple[list[dict[str, Any]], dict[int, Failure]]:
-    """Ask the admin listeners, which are the addresses by node, about remote storage; return the states, and why a node has given none.
+    """Ask the admin listeners for the states of remote storage.
+
+    `listeners` has their addresses by node. Return the states, and for each node that gave none the reason.
 
     Each state has `node`, `topic`, `partition`, both ends of the log and what is copied: `broker/tiers/tier_report.py`. A broker without
     remote storage names topics that have some, and why it copies nothing.
@@ -235,7 +243,7 @@ async def tier_states(
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Return the object of JSON in a line. Raises ValueError or TypeError if it is none."""
+    """Return the JSON object in a line. Raises ValueError or TypeError if the line has none."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise TypeError(f"no object: {type(found).__name__}")
@@ -245,7 +253,9 @@ def _object(text: str) -> dict[str, Any]:
 async def _lines_of_all(
     listeners: Mapping[int, str], page: str, read: Callable[[str], T], what: str
 ) -> tuple[list[T], dict[int, Failure]]:
-    """Return what the lines of a page say, of all listeners in the order of nodes, and why a node has given none."""
+    """Return the lines of a page as `read` gives them, from all listeners in the order of nodes, and for each node that gave
+    none the reason.
+    """
     nodes = sorted(listeners)
     answers = await asyncio.gather(*(_lines_of(listeners[node], page, read, what) for node in nodes))
     found: list[T] = []

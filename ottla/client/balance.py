@@ -1,6 +1,6 @@
 """A plan that evens the load of brokers: where the replicas of each partition go, and which of them is to lead.
 
-Pure. What is wanted, the more important first; a later step never undoes an earlier one:
+It has no I/O. These are the aims, the more important first; a later step never undoes an earlier one:
 
     1. no replica on a broker that is drained or gone
     2. the replicas of a partition in as many racks as there are
@@ -8,8 +8,8 @@ Pure. What is wanted, the more important first; a later step never undoes an ear
     4. the same number of bytes, by replicas that change places
     5. the same number of preferred leaders, by the order of replicas, which moves no bytes
 
-Each step is greedy: from the fullest broker to the emptiest, the replica that helps most. That is not always the least that could
-be moved, but it ends, and it moves nothing where nothing is uneven.
+Each step is greedy: it moves the replica that helps most from the fullest broker to the emptiest. The plan is not always the
+smallest one, but the search ends, and nothing moves where the load is even.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.client.partitions import TopicPartition
 
 #: Bytes count as even within this share of the mean: a plan that moves gigabytes for a percent is no help.
 TOLERANCE = 0.1
-#: Replicas of the fullest broker that are looked at for an exchange: its largest.
+#: An exchange looks at this many replicas of the fullest broker, the largest ones.
 EXCHANGED_MAX = 100
 EXCHANGES_MAX = 2_000
 
@@ -31,7 +31,7 @@ Racks = Mapping[int, str | None]
 
 
 class Load(NamedTuple):
-    """The load of one broker; a leader is the first of a partition's replicas."""
+    """The load of one broker. The first of a partition's replicas counts as its leader."""
 
     leaders: int
     replicas: int
@@ -39,7 +39,7 @@ class Load(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """A plan: all replicas as they would be, and the partitions for which there are too few brokers."""
+    """A plan: the replicas of all partitions after it, and the partitions for which there are too few brokers."""
 
     replicas: Replicas
     stuck: list[TopicPartition]
@@ -70,7 +70,7 @@ def plan_balance(
     plan.empty_others()
     plan.spread_over_racks()
     plan.even_counts()
-    # With racks an exchange may open the way for a replica that had none.
+    # An exchange may bring a replica into a new rack, and only then another replica can move.
     while plan.even_bytes(tolerance) and plan.even_counts():
         pass
     plan.even_leaders()
@@ -78,7 +78,7 @@ def plan_balance(
 
 
 class _Plan:
-    """The replicas as they become, and what each broker has of them."""
+    """The replicas as the plan has them so far, and what each broker holds of them."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Plan:
         self.bytes[target] += self.size(place)
 
     def may_move(self, place: TopicPartition, source: int, target: int) -> bool:
-        """Return whether it does not put two replicas on one broker, nor the replicas into fewer racks."""
+        """Return whether the move keeps one replica a broker, and does not put the partition into fewer racks."""
         nodes = self.replicas[place]
         if target in nodes:
             return False
@@ -209,7 +209,7 @@ class _Plan:
         return has_moved
 
     def _exchanged(self, source: int, target: int) -> bool:
-        """Make the exchange that brings the two brokers nearest to each other; only one that does so counts."""
+        """Make the exchange that brings the two brokers' bytes nearest to each other. Return False if none brings them nearer."""
         gap = self.bytes[source] - self.bytes[target]
         largest = sorted(self.held[source], key=lambda place: (-self.size(place), place))[:EXCHANGED_MAX]
         smallest = sorted(self.held[target], key=lambda place: (self.size(place), place))[:EXCHANGED_MAX]
@@ -233,7 +233,9 @@ class _Plan:
     # -- 5: leaders ----------------------------------------------------------------------------------------------------
 
     def even_leaders(self) -> None:
-        """Hand leadership from a broker with more to one with at least two less, also through others between them."""
+        """Hand leadership from a broker with more leaders to one with at least two fewer, if need be through brokers between
+        them.
+        """
         led: dict[int, set[TopicPartition]] = {node: set() for node in self.held}
         fixed: Counter[int] = Counter()
         can_move = set(self.movable)
@@ -259,7 +261,9 @@ class _Plan:
     def _way_to_fewer(
         self, source: int, led: Mapping[int, set[TopicPartition]], fixed: Mapping[int, int]
     ) -> list[tuple[int, int, TopicPartition]]:
-        """Return the shortest way of handovers from `source` to a broker that leads at least two partitions less; empty: there is none."""
+        """Return the shortest chain of handovers from `source` to a broker that leads at least two partitions fewer; it is
+        empty if there is none.
+        """
         limit = len(led[source]) + fixed[source] - 2
         came: dict[int, tuple[int, TopicPartition]] = {}
         queue = deque([source])

@@ -1,8 +1,8 @@
 """The blocking loop of a client's connection, on the core in ottla/server/network/wire.py: for processes without an event loop.
 
-Spark's are such processes, and so are tests. Requests can be pipelined: `send` now, `receive` later. A hostile or broken peer costs at
-most `response_bytes_max` of memory and the timeout. The bytes of a response are in a buffer of their own, which the records of a Fetch
-keep as views.
+Spark's processes and tests have none. Requests can be pipelined: `send` now, `receive` later. A hostile or broken peer costs at
+most `response_bytes_max` of memory and the timeout. The bytes of a response are in a buffer of their own, which the records of
+a Fetch keep as views.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _SIZE = Struct(">i")
 
 
 class BlockingLogin(NamedTuple):
-    """A SASL mechanism, and a maker of exchanges, since each login is a new one."""
+    """A SASL mechanism, and a function that makes an exchange: each login needs a new one."""
 
     mechanism: str
     exchange: Callable[[], ClientExchange]
 
 
 class BlockingSecurity(NamedTuple):
-    """TLS and login of blocking connections; None for what the listener does not have."""
+    """TLS and login of blocking connections. A field is None where the listener has no TLS, or no login."""
 
     tls: ssl.SSLContext | None = None
     login: BlockingLogin | None = None
@@ -103,12 +103,15 @@ class BlockingConnection:
         return time.monotonic() > self._renew_at
 
     def call(self, request: object, version: int | None = None, version_max: int = ANY_VERSION) -> Any:
-        """Send a request and return its response; no other request may be in flight. Versions and errors as of `send` and `receive`."""
+        """Send a request and return its response; no other request may be in flight.
+
+        Versions and errors are those of `send` and `receive`.
+        """
         self.send(request, version, version_max)
         return self.receive()
 
     def send(self, request: object, version: int | None = None, version_max: int = ANY_VERSION) -> None:
-        """Send in `version`, or for None in the highest that both sides have, up to `version_max`.
+        """Send a request in `version`. None means the highest version up to `version_max` that both sides have.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, nothing was sent.

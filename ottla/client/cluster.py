@@ -36,8 +36,8 @@ CLIENT_ID = "ottla"
 RETRY_BACKOFF_MS = 100
 #: A broker creates a topic that a producer asks for within this time, or does not do so (auto.create.topics.enable).
 AUTO_CREATE_MS_MAX = 3_000
-#: How long a client waits for a response that another broker could give as well: a broker that is paused, or cut off from the
-#: others, must not cost the whole time limit of a command. Where no other broker is known it may cost that.
+#: How long a client waits for a response that another broker could give as well. A broker that is paused, or cut off from the
+#: others, must not use up a command's whole time limit, unless no other broker is known.
 ATTEMPT_MS_MAX = 5_000
 #: A text that cannot be sent is quoted up to this length.
 NAMED_CHARS_MAX = 80
@@ -47,7 +47,9 @@ KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
 
 
 class Lost(NamedTuple):
-    """A channel that was lost: how, what the client expects of the listener, and whether it had answered before."""
+    """A channel that was lost: why, the security that the client expected of the listener, and whether the broker had answered
+    before.
+    """
 
     fault: ChannelClosed
     security: PeerSecurity
@@ -55,14 +57,14 @@ class Lost(NamedTuple):
 
 
 class BrokerTooOld(ClusterError):
-    """The newest version of the request that the broker has lacks a field that is set."""
+    """A field is set that is missing in the newest version of the request that the broker has."""
 
 
 class NoConnection(ClusterError):
     """The required broker, or every broker, cannot be reached, or has not answered in time.
 
-    `lost` says how channels were lost, with the client's own security and whether that broker had answered before; `doing` what the
-    client waited for when time was up.
+    `lost` says how channels were lost, with the client's own security and whether that broker had answered before; `doing` says
+    what the client waited for when time was up.
     """
 
     def __init__(self, cause: str, kind: Kind = Kind.FAILED, *, lost: Sequence[Lost] = (), doing: str = "") -> None:
@@ -72,7 +74,7 @@ class NoConnection(ClusterError):
 
 
 class ClusterClient:
-    """One command's view of the cluster. `timeout_ms` goes into requests that have one."""
+    """One command's view of the cluster. Requests that have a timeout field get `timeout_ms`."""
 
     def __init__(
         self,
@@ -102,17 +104,17 @@ class ClusterClient:
     def limit(self, more_ms: int = 0) -> asyncio.Timeout:
         """Return the command's time limit. A command that runs until it is interrupted applies it to its finite parts only.
 
-        `more_ms`: what a request may take by its nature is added to it.
+        `more_ms` is added for a request that may itself wait so long.
         """
         return asyncio.timeout((self.timeout_ms + more_ms) / 1000)
 
     async def request(
         self, request: object, node: int | None = None, *, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """Send to the broker `node`, or to any. After a lost connection it retries once.
+        """Send to the broker `node`, or to any. After a lost connection it is sent once more.
 
-        `timeout_ms` None: the command's time limit. A request to any broker that has a shorter one is sent to the next broker
-        after it.
+        `timeout_ms` None means the command's time limit. With a shorter one, a request to any broker goes on to the next broker
+        when the time is over.
 
         Raises:
             NoConnection: the broker, or every broker, cannot be reached or does not answer.
@@ -130,7 +132,9 @@ class ClusterClient:
     async def metadata(
         self, topics: Sequence[str] | None, node: int | None = None, *, create: bool = False
     ) -> MetadataResponse:
-        """Return the metadata of the named topics, of all for None. The addresses of brokers and the cluster's id are refreshed by it.
+        """Return the metadata of the named topics; None means all topics.
+
+        It refreshes the addresses of brokers and the cluster's id.
 
         `create`: topics that do not exist are created if the broker has auto.create.topics.enable.
         """
@@ -203,7 +207,8 @@ class ClusterClient:
             try:
                 return await self._request_at(address, request, version, timeout_ms)
             except NoConnection as fault:
-                # A request without a limit of its own has used up the command's time, and may have been carried out.
+                # A request without its own time limit has used up the command's time. It may have been carried out, so it is
+                # not repeated.
                 if fault.kind is Kind.TIMED_OUT and timeout_ms is None:
                     raise
                 lost.append(fault)
@@ -215,7 +220,7 @@ class ClusterClient:
     ) -> Any:
         host, port = address
         limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
-        for attempt in range(2):  # a broker that restarted has closed the channel that we kept
+        for attempt in range(2):  # a broker that restarted has closed the kept channel
             channel = self._channels.get(address)
             if channel is None:
                 channel = self._channels[address] = Channel(
@@ -244,14 +249,17 @@ class ClusterClient:
         raise AssertionError("the second attempt returns or raises")
 
     def _give_up(self, address: Address, channel: Channel) -> None:
-        """Close a channel that was lost. Of several requests on it the first has done so already, and there may be a new one."""
+        """Close a channel that was lost.
+
+        If several requests were on it, the first has closed it already, and there may be a new channel.
+        """
         if self._channels.get(address) is channel:
             del self._channels[address]
         channel.close()
 
 
 def _why_not_sent(request: object, fault: Exception) -> str:
-    """Return why a request cannot be encoded: a person has typed a number or a text that has no place in its fields."""
+    """Return why a request cannot be encoded: a person has typed a number or a text that does not fit into a field."""
     if isinstance(fault, UnicodeEncodeError):
         return f"{fault.object[:NAMED_CHARS_MAX]!r} has bytes that are not UTF-8"
     what = "a number is out of range: " if isinstance(fault, struct.error) else ""
@@ -259,10 +267,13 @@ def _why_not_sent(request: object, fault: Exception) -> str:
 
 
 class Leaders(LeaderTable):
-    """Where to send the requests about partitions of `topics`."""
+    """The leaders of the partitions of `topics`: the brokers that requests about them go to."""
 
     def __init__(self, cluster: ClusterClient, topics: Iterable[str], *, all_exist: bool = True) -> None:
-        """Know nothing yet. Without `all_exist` topics may come and go: one that is missing has no leader, and the others go on."""
+        """Begin without any leader.
+
+        With `all_exist` False topics may come and go: a missing one has no leader, and the others are not affected.
+        """
         super().__init__()
         self.topics = list(dict.fromkeys(topics))
         self._cluster = cluster
@@ -280,11 +291,11 @@ class Leaders(LeaderTable):
 
     @property
     def known(self) -> bool:
-        """Return whether all topics have been looked up that must exist."""
+        """Return whether all topics that must exist have been looked up."""
         return not self._all_exist or all(self.current_id(topic) is not None for topic in self.topics)
 
     async def refresh(self, avoid: int | None = None) -> None:
-        """Ask the next broker for the leaders; `avoid` has just failed, and may be the one that knows of no newer leader.
+        """Ask the next broker for the leaders. `avoid` is the node that has just failed: it may not know of a newer leader yet.
 
         Raises:
             NoConnection: no broker can be reached.
@@ -323,7 +334,10 @@ def parse_bootstrap(text: str) -> list[Address]:
 async def ask_coordinator(
     cluster: ClusterClient, group: str, request: object, timeout_ms: int, patience_ms: int | None = None
 ) -> tuple[Any, int]:
-    """Return the response of the group's coordinator, and its error code, which is none that passes. Times as in `until_answered`."""
+    """Return the response of the group's coordinator and its error code, which is not a retriable one.
+
+    The times are those of `until_answered`.
+    """
 
     async def ask() -> tuple[Any, int]:
         node = await cluster.coordinator(group)
@@ -342,7 +356,7 @@ async def ask_about_group(
     *,
     version: int | None = None,
 ) -> Any:
-    """Return the group's entry in the response of its coordinator, with its error code, unless that is one that passes by itself.
+    """Return the group's entry in the response of its coordinator, with its error code, unless that code passes by itself.
 
     A coordinator that has moved is looked for, and one that still loads its log is waited for, until the command's time is up.
     """
@@ -368,7 +382,10 @@ async def until_answered(
     timeout_ms: int = ATTEMPT_MS_MAX,
     patience_ms: int | None = None,
 ) -> tuple[Any, int]:
-    """Repeat `ask` for `patience_ms`, or the time limit of the command, besides the answer's own time `timeout_ms`."""
+    """Repeat `ask` while its error is retriable.
+
+    The limit is `patience_ms`, or else the command's time limit, and the request's own `timeout_ms` is added.
+    """
     limit_ms = cluster.timeout_ms if patience_ms is None else patience_ms
     async with asyncio.timeout((limit_ms + timeout_ms) / 1000):
         while True:

@@ -5,8 +5,8 @@
     partitions    fewer replicas would be in sync than min.insync.replicas: acks=all is answered NOT_ENOUGH_REPLICAS
     the quorum    fewer voters would fetch from its leader than a majority: nothing about the cluster can be changed
 
-What no wait could help is kept apart: a partition with one replica is away whenever its broker is. A reassignment that is going on
-is neither: ottla/protocol/replica_sets.py.
+What waiting does not help is kept apart: a partition with one replica is unavailable whenever its broker is down. A
+reassignment that is going on belongs to neither: ottla/protocol/replica_sets.py.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from ottla.protocol.replica_sets import missing_replicas, original_replicas
 
-#: A directory with less is full: a broker needs more for the next index of a segment, and says so at /readyz.
+#: A directory with less free space counts as full: a broker needs more for the next index of a segment, and reports it at
+#: /readyz.
 FULL_BYTES = 1 << 20
 
 
 async def describe_log_dirs(
     cluster: ClusterClient, broker: int, topics: Iterable[TopicNamePartitions] | None = None
 ) -> list[DescribeLogDirsResult]:
-    """Return the log directories of a broker with the replicas of `topics`, of all topics for None.
+    """Return the log directories of a broker with the replicas of `topics`; None means all topics.
 
     Raises:
         NoConnection: the broker cannot be reached.
@@ -73,7 +74,7 @@ async def directory_problems(cluster: ClusterClient, broker: int) -> list[str]:
     for row in await describe_log_dirs(cluster, broker, []):
         if row.error_code:
             found.append(f"log directory {row.log_dir} is offline")
-        elif 0 <= row.usable_bytes < FULL_BYTES:  # -1: not known
+        elif 0 <= row.usable_bytes < FULL_BYTES:  # -1: the free space is not known
             found.append(f"no space left in log directory {row.log_dir} ({row.usable_bytes} bytes free)")
     return found
 
@@ -145,7 +146,7 @@ async def describe_quorum_nodes(cluster: ClusterClient) -> Quorum:
 async def add_voter(
     cluster: ClusterClient, node: int, directory_id: bytes, listeners: Iterable[tuple[str, str, int]]
 ) -> None:
-    """Add a controller to the voters; its listeners are name, host and port."""
+    """Add a controller to the voters. A listener is a name, a host and a port."""
     cluster.doing = f"adding controller {node} to the voters"
     rows = [Listener(name=name, host=host, port=port) for name, host, port in listeners]
     request = AddRaftVoterRequest(
@@ -183,7 +184,7 @@ class ClusterFeatures(NamedTuple):
 
 
 async def describe_features(cluster: ClusterClient, broker: int | None = None) -> ClusterFeatures:
-    """Return the features that a broker, or any, supports, and their finalized levels in the cluster."""
+    """Return the features that one broker supports, or any broker for None, and their finalized levels in the cluster."""
     cluster.doing = "reading the features"
     response: ApiVersionsResponse = await cluster.request(ApiVersionsRequest(*SOFTWARE), broker)
     check("features", response.error_code)
@@ -198,10 +199,10 @@ async def describe_features(cluster: ClusterClient, broker: int | None = None) -
 async def update_features(
     cluster: ClusterClient, levels: Mapping[str, int], upgrade_type: int, *, dry_run: bool = False
 ) -> None:
-    """Set levels, all or none.
+    """Set the levels of features, all of them or none.
 
     Raises:
-        CommandFailed: a level is refused. Brokers before 4.0 say so of each feature.
+        CommandFailed: a level is refused. Brokers before 4.0 report it by feature.
     """
     updates = [FeatureUpdateKey(name, level, upgrade_type=upgrade_type) for name, level in levels.items()]
     request = UpdateFeaturesRequest(cluster.timeout_ms, updates, validate_only=dry_run)
@@ -235,7 +236,7 @@ async def check_brokers(cluster: ClusterClient, brokers: Collection[int]) -> Non
 
 
 class Problem(NamedTuple):
-    """A problem of the cluster: `place` is where it is, `problem` what it is."""
+    """A problem of the cluster: `place` is its part that has it."""
 
     place: str
     problem: str
@@ -263,7 +264,7 @@ async def find_problems(cluster: ClusterClient) -> list[Problem]:
     if (await describe_quorum(cluster)).leader_id == NO_LEADER:
         found.append(Problem("quorum", "no leader"))
     topics = (await cluster.metadata(None)).topics
-    from ottla.client.topics import adding_replicas  # late: kafka-storage needs none of its messages
+    from ottla.client.topics import adding_replicas  # Imported late: kafka-storage needs none of its messages.
 
     adding = await adding_replicas(cluster, topics)
     for topic in sorted(topics, key=lambda topic: topic.name or ""):
@@ -285,7 +286,10 @@ VOTER_SILENT_MS_MAX = 10_000
 
 
 class StopEffects(NamedTuple):
-    """The effects of a stop. Those of `now` will be over, so that waiting helps; those of `always` will not: nothing is there to spare."""
+    """The effects of a stop.
+
+    Those of `now` pass by themselves, so waiting helps. Those of `always` do not: there is no replica or voter to spare.
+    """
 
     now: list[Problem]
     always: list[Problem]
@@ -308,12 +312,13 @@ async def effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
     concerned = [each for each in topics if any(node_id in part.replica_nodes for part in each.partitions)]
     min_isr = await describe_topics_config(cluster, [str(topic.name) for topic in concerned], MIN_ISR)
     for topic in concerned:
-        if topic.name not in min_isr:  # deleted, or too new for this broker: who wants to stop a node asks again
+        # deleted, or too new for this broker: the user asks again before stopping the node
+        if topic.name not in min_isr:
             check(f"topic {topic.name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     adding = await adding_replicas(cluster, concerned)
     of_topics = of_partitions(concerned, {name: int(text) for name, text in min_isr.items()}, node_id, adding)
     quorum = await describe_quorum(cluster)
-    # A broker before 4.0 names no fenced ones: one with replicas is known all the same.
+    # A broker before 4.0 does not list fenced brokers, but one that has replicas is known by them.
     controllers = {row.replica_id for row in (*quorum.current_voters, *quorum.observers)}
     if not concerned and node_id not in controllers:
         brokers = {row.broker_id for row in (await describe_cluster(cluster)).brokers}
@@ -329,7 +334,7 @@ def of_partitions(
     node_id: int,
     adding: Mapping[TopicPartition, Collection[int]],
 ) -> StopEffects:
-    """Judge the partitions with a replica on the node. One that is being added there, and is not in sync, is not missed."""
+    """Judge the partitions with a replica on the node. A replica that is being added there, and is not in sync, does not count."""
     stop = StopEffects([], [])
     for topic in sorted(topics, key=lambda each: each.name or ""):
         for part in sorted(topic.partitions, key=lambda each: each.partition_index):

@@ -33,11 +33,11 @@ SOURCES = {
     8: "group",
 }
 TOPIC_SOURCE, DEFAULT_SOURCE = 1, 5
-#: What only a restart changes.
+#: Only a restart changes settings with these sources.
 STATIC_SOURCES = frozenset({4, DEFAULT_SOURCE})
 SET = 0
 UNSET = 1
-#: Ottla's own configurations of topics begin so. They name places of one cluster, and Kafka refuses them.
+#: Ottla's own configurations of topics begin with this. They name places of one cluster, and Kafka rejects them.
 OWN_PREFIX = "ottla."
 _OF_ONE_BROKER = ("broker", "broker-logger")
 _TOPICS_AT_ONCE = 500
@@ -60,7 +60,10 @@ async def describe_configs(
 
 
 async def takes_own_configs(cluster: ClusterClient) -> bool:
-    """Return whether topics of this cluster can have Ottla's own configurations: its brokers describe one. True if they may not be asked."""
+    """Return whether topics of this cluster can have Ottla's own configurations, by whether its brokers describe one.
+
+    Return True also if the user may not describe brokers.
+    """
     await cluster.metadata([])
     broker, asked = str(min(cluster.brokers)), [f"{OWN_PREFIX}table.location"]
     try:
@@ -88,8 +91,10 @@ async def describe_topics_config(cluster: ClusterClient, topics: Sequence[str], 
 
 
 async def describe_many(cluster: ClusterClient, places: Sequence[tuple[str, str]]) -> list[DescribeConfigsResult]:
-    """Return the entries of several topics and brokers, by kind and name, without synonyms. What cannot be read is left out: a topic that
-    is gone, a broker that does not answer, a resource that the user may not describe."""
+    """Return the entries of several topics and brokers, by kind and name, without synonyms.
+
+    A topic that is gone, a broker that does not answer and a resource that the user may not describe are left out.
+    """
     by_node: dict[int | None, list[DescribeConfigsResource]] = {}
     for kind, name in places:
         row = DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
@@ -130,14 +135,14 @@ async def list_resources(cluster: ClusterClient, kind: str) -> list[str]:
 
 
 def _node_for(kind: str, name: str) -> int | None:
-    """Return the broker for the request: only the broker itself knows its own settings; any broker knows the others."""
+    """Return the broker that the request has to go to: a broker's settings only that broker knows, all others any broker."""
     return int(name) if kind in _OF_ONE_BROKER and name else None
 
 
 def differing(
     one: Sequence[DescribeConfigsResourceResult], other: Sequence[DescribeConfigsResourceResult]
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Return the settings whose values differ between two resources: both values by name, None where it has none."""
+    """Return the settings whose values differ between two resources, with both values. A resource without the setting has None."""
     left, right = ({entry.name: entry.value for entry in entries} for entries in (one, other))
     pairs = {name: (left.get(name), right.get(name)) for name in sorted(left.keys() | right.keys())}
     return {name: values for name, values in pairs.items() if values[0] != values[1]}

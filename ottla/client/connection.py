@@ -64,7 +64,9 @@ async def open_cluster(
     limited: bool,
     client_id: str = CLIENT_ID,
 ) -> AsyncIterator[ClusterClient]:
-    """Connect a cluster client as the properties say, which the file `path` has or an option; a `limited` command ends after its timeout.
+    """Connect a cluster client as the properties say.
+
+    They come from the file `path` or from options. A `limited` command ends after its timeout.
 
     Raises:
         ClusterError: an address or a property is wrong.
@@ -88,7 +90,8 @@ async def open_cluster(
         except TimeoutError:
             raise TimeUp(cluster.doing) from None
         finally:
-            # First the tasks: one that waits for a channel would leave the reason why it was closed unread, which is logged.
+            # End the tasks first: a task that still waits for a channel would never read why the channel was closed, and
+            # asyncio would log that.
             await real.tasks.close()
             with suppress(Exception):
                 await cluster.close()

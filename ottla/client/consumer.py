@@ -1,7 +1,7 @@
-"""Reads partitions from given offsets, and follows their leaders through lost connections and leader changes.
+"""A consumer reads partitions from given offsets, and follows their leaders through lost connections and leader changes.
 
-Control records are never given out. With read_committed, neither are records of aborted transactions: the broker names
-them (producer id and first offset), and each ends at its abort marker.
+It returns no control records. With read_committed, it returns no records of aborted transactions either: the broker names these
+transactions (producer id and first offset), and each ends at its abort marker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FETCH_BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES_MAX = 1024 * 1024
 #: The time between two refreshes when a partition has no leader: Kafka's retry.backoff.max.ms.
 BACKOFF_MS_MAX = 1_000
-#: A leader that is cut off from the others answers Fetches as before, without news: another broker names its successor.
+#: A leader that is cut off from the others still answers Fetches, but without new records: another broker names its successor.
 LEADERS_AGE_MS_MAX = 3_000
 
 
 class Consumed(NamedTuple):
-    """Records of one partition, of one type of timestamp: the broker gave it (LogAppendTime), or the producer."""
+    """Records of one partition. `is_append_time`: their timestamps are the broker's (LogAppendTime), not the producer's."""
 
     topic: str
     partition: int
@@ -42,14 +42,14 @@ class Consumed(NamedTuple):
 
 
 class _Fetch(NamedTuple):
-    """A Fetch in flight: where each partition in it is read, and the response, or why there is none."""
+    """A Fetch in flight: the place where each of its partitions is read, and a task that returns the response or the error."""
 
     places: dict[TopicPartition, At]
     response: asyncio.Task[FetchResponse | ClusterError]
 
 
 class BatchConsumer:
-    """Reads batches as they are stored: `poll_batches()`."""
+    """A consumer that returns batches as they are stored (`poll_batches()`)."""
 
     def __init__(
         self,
@@ -64,28 +64,29 @@ class BatchConsumer:
     ) -> None:
         """Begin at `positions`. A batch that has more than `batch_bytes_max` when it is decompressed cannot be read.
 
-        `reset` (topics.EARLIEST or LATEST) is where a partition goes on when its offset has been deleted; None: the read fails.
+        `reset` (topics.EARLIEST or LATEST) is where a partition goes on when its offset has been deleted; with None the read
+        fails.
         """
         self.cluster = cluster
         self.positions: dict[TopicPartition, int] = {}
         self.ends = ends
         self.isolation_level = isolation_level
         self.reset = reset
-        #: Topics that were created again meanwhile, for the caller to say and to clear.
+        #: Topics that were created again meanwhile. The caller reports them and clears the list.
         self.recreated: list[Recreated] = []
         #: How long a leader delays a response that would be empty.
         self.wait_ms = FETCH_WAIT_MS
         self._partition_bytes_max = partition_bytes_max
         self._batch_bytes_max = batch_bytes_max
         self._leaders = Leaders(cluster, ())
-        #: The id of the topic in which each position counts: that of its first Fetch.
+        #: The id of the topic that each position is an offset of: the id in the first Fetch of the partition.
         self._ids: dict[TopicPartition, bytes] = {}
-        #: The end of each partition as its leader has named it last.
+        #: The end of each partition, as its leader has last named it.
         self._ends_seen: dict[TopicPartition, int] = {}
-        #: The leader epoch of the last batch that was read of each.
+        #: The leader epoch of the last batch that was read of each partition.
         self._epochs_seen: dict[TopicPartition, int] = {}
         self._in_flight: dict[int, _Fetch] = {}
-        #: The errors in the last responses, which are handled once the batches beside them were handed out.
+        #: The errors in the last responses. They are handled after the batches beside them have been returned.
         self._troubles: deque[Trouble] = deque()
         self._faults: deque[ClusterError] = deque()
         self._refreshing: asyncio.Task[ClusterError | None] | None = None
@@ -94,17 +95,17 @@ class BatchConsumer:
         self.assign(positions)
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Replace the partitions and their positions. What is in flight for others is dropped."""
+        """Replace the partitions and their positions. Fetches in flight for other partitions are dropped."""
         self.positions = dict(positions)
         self._ids = {place: topic_id for place, topic_id in self._ids.items() if place in positions}
         self._leaders.topics = list(dict.fromkeys(topic for topic, _ in positions))
 
     def seek(self, place: TopicPartition, offset: int) -> None:
-        """Go on at `offset`."""
+        """Continue the partition at `offset`."""
         self.positions[place] = offset
 
     async def poll_batches(self) -> list[Batches]:
-        """Return what the next response brings; nothing if no leader has records within half a second.
+        """Return the records of the next response; none if no leader has records within half a second.
 
         Raises:
             ClusterError: a partition cannot be read, or no broker has answered for the command's time limit.
@@ -142,7 +143,7 @@ class BatchConsumer:
     # -- Leaders -------------------------------------------------------------------------------------------------------
 
     async def _refresh(self) -> ClusterError | None:
-        """Look the leaders up. Return why that failed: an exception of a task would be logged."""
+        """Look the leaders up. Return why that failed: asyncio would log an exception of the task."""
         try:
             if not self._leaders.known:
                 await self._leaders.start()
@@ -205,8 +206,8 @@ class BatchConsumer:
     def _received(self, node: int) -> list[Batches]:
         """Take a Fetch that is done out of those in flight, and return its batches.
 
-        Nothing is awaited between the moment when positions move and the one when the caller has the batches. What could not be read
-        waits for the next poll.
+        Nothing is awaited between the moment when positions move and the one when the caller has the batches. Errors are kept
+        for the next poll.
         """
         if not self._in_flight[node].response.done():
             return []
@@ -231,7 +232,7 @@ class BatchConsumer:
             for part in topic.partitions:
                 place = (name, part.partition_index)
                 at = fetch.places.get(place)
-                # It was assigned to another consumer, moved or created again meanwhile.
+                # The partition was assigned to another consumer, moved or created again meanwhile.
                 if at is None or not self._reads(place, at):
                     continue
                 if part.error_code:
@@ -249,13 +250,13 @@ class BatchConsumer:
         return fetched
 
     def _answered(self, place: TopicPartition, part: PartitionData) -> None:
-        """A leader has answered for the partition, without an error."""
+        """Note that a leader has answered for the partition without an error."""
         self._ends_seen[place] = part.high_watermark
 
     # -- What could not be read ------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Handle what the last responses could not bring, and topics that were created again."""
+        """Handle the errors of the last responses, and topics that were created again."""
         while self._troubles:
             trouble = self._troubles.popleft()
             if self._reads(trouble.place, trouble.at):
@@ -271,7 +272,7 @@ class BatchConsumer:
         return topic_id is not None and self._leaders.current_id(place[0]) not in (None, topic_id)
 
     async def _handle(self, trouble: Trouble) -> None:
-        """Look the leader up again if it has moved, reset the position if it was deleted."""
+        """Look the leader up again if it has moved. Reset the position if its offset was deleted."""
         place = trouble.place
         if trouble.fault is not None:
             await self._unreadable(place, trouble.code, trouble.fault)
@@ -288,10 +289,10 @@ class BatchConsumer:
             await self._unreadable(place, trouble.code, None)
 
     async def _begin_again(self, name: str) -> None:
-        """The topic was deleted and created again: go on where the new one begins.
+        """Continue a topic that was deleted and created again at the beginning of the new one.
 
         Raises:
-            ClusterError: it was to be read up to `ends`, which are of the deleted one; or the new one cannot be read.
+            ClusterError: `ends` are offsets of the deleted topic; or the new one cannot be read.
         """
         if self.ends is not None:
             remedy = "what was read is of the deleted topic: read it again"
@@ -299,7 +300,7 @@ class BatchConsumer:
         topic_id, before = self._leaders.topic_id(name), dict(self.positions)
         begins = await list_offsets(self.cluster, name, EARLIEST)
         if self._leaders.topic_id(name) != topic_id:
-            return  # once more: the next poll sees it
+            return  # created again once more: the next poll handles it
         for place in [place for place in self.positions if place[0] == name and self._is_another(place)]:
             at, begin = self.positions[place], begins.get(place[1])
             if at != before.get(place):
@@ -312,17 +313,17 @@ class BatchConsumer:
                 self.positions[place], self._ids[place] = begin, topic_id
 
     async def _unreadable(self, place: TopicPartition, code: int, fault: KafkaError | None) -> None:
-        """The read fails for good.
+        """Let the read fail for good.
 
         Raises:
             ClusterError: always, with the error code's meaning.
-            KafkaError: always, where a batch is none.
+            KafkaError: always, if a batch is malformed.
         """
         name, index = place
         raise fault or failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
 
     def _take(self, place: TopicPartition, part: PartitionData) -> tuple[list[BatchView], KafkaError | None]:
-        """Return the batches that can be read, and why no more can be; move the position behind them."""
+        """Return the batches that can be read and why the next one cannot. Move the position behind them."""
         epoch = self._epochs_seen.get(place, -1)
         read = batches_of(part, self.positions[place], epoch, None if self.ends is None else self.ends[place])
         self.positions[place], self._epochs_seen[place] = read.next_offset, read.epoch
@@ -330,13 +331,13 @@ class BatchConsumer:
 
 
 class Consumer(BatchConsumer):
-    """Iterate `fetch()`; with `ends` it stops there, without it goes on for ever."""
+    """Iterate over `fetch()`. It stops at `ends`; without them it never stops."""
 
     async def fetch(self) -> AsyncIterator[Consumed]:
-        """Records as they come, in order within each partition.
+        """Yield records as they arrive, in order within each partition.
 
         Raises:
-            TimeoutError: there are `ends`, and nothing has been read for the command's time limit.
+            TimeoutError: `ends` are given, and nothing has been read for the command's time limit.
         """
         clock, before, moved_ms = self.cluster.world.clock, dict(self.positions), self._answered_ms
         while any(map(self._wanted, self.positions)):
@@ -356,14 +357,17 @@ class Consumer(BatchConsumer):
         """
         rows: list[Consumed] = []
         async for row in self.poll_each():
-            if rows and (*rows[-1][:2], rows[-1].is_append_time) == (*row[:2], row.is_append_time):  # one more batch
+            # it continues the rows of the batch before
+            if rows and (*rows[-1][:2], rows[-1].is_append_time) == (*row[:2], row.is_append_time):
                 rows[-1].records.extend(row.records)
             else:
                 rows.append(row)
         return rows
 
     async def poll_each(self) -> AsyncIterator[Consumed]:
-        """Give out the records of the next response batch by batch: one is decoded at a time. Who leaves early loses the others.
+        """Give out the records of the next response batch by batch: one is decoded at a time.
+
+        A caller that stops early loses the rest.
 
         Raises:
             ClusterError, KafkaError: as `poll`.

@@ -1,11 +1,12 @@
-"""Members of groups: by the classic protocol, whatever the group's type, and the two ways in which a consumer is one.
+"""Members of groups: a member by the classic protocol, whatever the group's type, and the two kinds of members that are
+consumers.
 
     classic    join --> sync, by the leader's assignor `range` --> heartbeats --> (a member comes or goes) --> join
     consumer   heartbeat with epoch 0 --> heartbeats, each of which may bring another assignment of the coordinator's (KIP-848)
 
-Either has a member id, and a generation: the member's epoch in the second. What the members of a classic group say of themselves
-and what their leader assigns are bytes for `ClassicMember`; a consumer and a registry give them a meaning. What to read is asked
-for here, and read elsewhere.
+Both kinds have a member id and a generation, which in the consumer protocol is the member epoch. The metadata of classic
+members and the assignments of their leader are bytes for `ClassicMember`: consumers and the registry encode them. This file
+finds out which partitions to read; ottla/client/consumer.py reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from ottla.protocol.messages.shared_structs import ClassicProtocol, TopicIdParti
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 
-#: The member joins again: with its member id, or as a new member where the coordinator does not know it any more.
+#: After these errors the member joins again: with its member id (REJOIN), or as a new member, because the coordinator does not
+#: know it any more (FORGOTTEN).
 REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
@@ -50,7 +52,9 @@ class GroupProtocol(NamedTuple):
 
 
 class ClassicMember:
-    """One member. `patience_ms` is how long a request is repeated besides the answer's own time; None: the command's limit.
+    """One member.
+
+    A request is repeated for `patience_ms` beside the time that its response may take; None means the command's limit.
 
     All requests raise CommandFailed for an error that does not pass, and TimeoutError when time is up.
     """
@@ -67,7 +71,7 @@ class ClassicMember:
         self._patience_ms = patience_ms
 
     async def join(self, metadata: bytes) -> JoinGroupResponse | None:
-        """Wait for the next generation. None: the member has to ask again."""
+        """Join, and wait for the next generation. Return None if the member has to call this again."""
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self._protocol.session_ms,
@@ -88,7 +92,10 @@ class ClassicMember:
         return joined
 
     async def sync(self, joined: JoinGroupResponse, rows: Sequence[SyncGroupRequestAssignment]) -> bytes | None:
-        """Return the assignment; None if the group is in its next rebalance already. `rows` are the leader's."""
+        """Return the assignment, or None if the group has begun its next rebalance.
+
+        `rows` are the assignments that the leader has made.
+        """
         request = SyncGroupRequest(
             group_id=self.group,
             generation_id=joined.generation_id,
@@ -104,7 +111,7 @@ class ClassicMember:
         return bytes(response.assignment)
 
     async def heartbeat(self, timeout_ms: int) -> int:
-        """Return the error code, with which `is_out` has not been asked yet."""
+        """Send a heartbeat. Return its error code, which the caller passes to `is_out`."""
         request = HeartbeatRequest(self.group, self.generation, self.id)
         _, code = await self._ask(request, timeout_ms)
         return code
@@ -115,7 +122,7 @@ class ClassicMember:
             await self._ask(LeaveGroupRequest(self.group, members=members), ATTEMPT_MS_MAX)
 
     def is_out(self, code: int) -> bool:
-        """Return whether the member is not, or no longer, part of the generation; it joins again then."""
+        """Return whether the error means that the member is not in the generation. It has to join again then."""
         if code in FORGOTTEN:
             self.id = ""
         elif code not in REJOIN:
@@ -129,14 +136,14 @@ class ClassicMember:
 
 CLASSIC, CONSUMER = "classic", "consumer"
 PROTOCOL = GroupProtocol("consumer", "range", session_ms=45_000, rebalance_ms_max=60_000)
-#: The first versions of the embedded messages: this member has nothing to say in later ones.
+#: The first versions of the embedded messages: this member uses no field of later ones.
 EMBEDDED_VERSION = 0
 HEARTBEAT_MS = 3_000
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 
 
 class MemberBeat(NamedTuple):
-    """The answer to a heartbeat: an error code that does not pass, and a new assignment if there is one."""
+    """The response to a heartbeat: an error code that is not retriable, and a new assignment if there is one."""
 
     code: int
     assigned: list[TopicPartition] | None = None
@@ -158,22 +165,22 @@ class GroupMembership(Protocol):
 
     @property
     def is_due(self) -> bool:
-        """Return whether a heartbeat is due before its time."""
+        """Return whether a heartbeat has to be sent before its interval is over."""
 
     async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
-        """Become a member. Return the partitions that it is to read first; None: it has to ask again."""
+        """Become a member. Return the partitions that it reads first, or None if the member has to call this again."""
 
     async def heartbeat(self) -> MemberBeat:
-        """Send a heartbeat. `is_out` has not been asked about its code yet."""
+        """Send a heartbeat. The caller passes its error code to `is_out`."""
 
     def is_out(self, code: int) -> bool:
-        """Return whether an error means that the member is to be asked again, or to join again: its generation is NO_GENERATION then."""
+        """Return whether an error means that the member has to join again. Its generation is NO_GENERATION then."""
 
     async def leave(self, reason: str) -> None: ...
 
 
 class RangeMember:
-    """A member by the classic protocol, which assigns by `range` if it is the leader."""
+    """A member by the classic protocol. If it is the leader, it assigns by `range`."""
 
     interval_ms = HEARTBEAT_MS
     is_due = False
@@ -234,7 +241,7 @@ class RangeMember:
 
 
 class HeartbeatMember:
-    """A member by the consumer protocol. `assignor` is one of the coordinator's; None: its first."""
+    """A member by the consumer protocol. `assignor` names one of the coordinator's assignors; None means its first."""
 
     def __init__(self, cluster: ClusterClient, group: str, assignor: str | None = None) -> None:
         self.id = uuid_to_str(new_uuid(cluster.world.rng))
@@ -245,12 +252,15 @@ class HeartbeatMember:
         self._assignor = assignor
         self._topics: list[str] = []
         self._names: dict[bytes, str] = {}
-        #: What the next heartbeat says that the member has; None: as the last one said.
+        #: The partitions that the next heartbeat names as the member's; None: they are the same as in the last one.
         self._owned: list[TopicIdPartitions] | None = None
 
     @property
     def is_due(self) -> bool:
-        """The coordinator has not been sent yet what the member has taken and given up: others wait for that."""
+        """Return whether the coordinator does not know yet which partitions the member has taken and given up.
+
+        Other members wait for that.
+        """
         return self._owned is not None
 
     async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
@@ -287,14 +297,14 @@ class HeartbeatMember:
         if any(row.topic_id not in self._names for row in rows):
             found = (await self._cluster.metadata(self._topics)).topics
             self._names = {topic.topic_id: topic.name or "" for topic in found}
-        # A topic that has just been deleted is in no metadata: it is not read, and not owned.
+        # The metadata lack a topic that has just been deleted: it is not read, and not owned.
         self._owned = [row for row in rows if row.topic_id in self._names]
         return MemberBeat(code, [(self._names[row.topic_id], index) for row in self._owned for index in row.partitions])
 
     def is_out(self, code: int) -> bool:
         if code in FORGOTTEN:
             self.generation = NO_GENERATION
-        # A newer epoch is in the answer to the next heartbeat.
+        # The response to the next heartbeat has a newer epoch.
         return code in FORGOTTEN or code == ErrorCode.STALE_MEMBER_EPOCH
 
     async def leave(self, reason: str) -> None:
@@ -307,7 +317,8 @@ def member_of(
 ) -> GroupMembership:
     """Return a member that has not joined, by the protocol CLASSIC or CONSUMER.
 
-    `assignor` is for the latter (HeartbeatMember), and `session_ms` for the former: the broker decides it in the latter.
+    `assignor` is for CONSUMER (HeartbeatMember), and `session_ms` for CLASSIC: with CONSUMER the broker sets the session
+    timeout.
     """
     assert protocol in (CLASSIC, CONSUMER), protocol
     return (
@@ -318,7 +329,7 @@ def member_of(
 def assign_ranges(
     subscribed: Mapping[str, Sequence[str]], counts: Mapping[str, int]
 ) -> dict[str, ConsumerProtocolAssignment]:
-    """Assign by Kafka's `range`: of each topic, contiguous partitions to its members in their order; the first get one more."""
+    """Assign by Kafka's `range`: each member gets contiguous partitions of each topic, and the first members get one more."""
     assigned = {member: ConsumerProtocolAssignment() for member in subscribed}
     for topic, count in sorted(counts.items()):
         members = sorted(member for member, topics in subscribed.items() if topic in topics)

@@ -1,4 +1,7 @@
-"""The errors of a cluster: those that it answers, and those of asking it. What all failures have is in `failures.py`."""
+"""The errors of a cluster: those in its responses, and those of a cluster that cannot be asked.
+
+`failures.py` has the base of all failures.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from ottla.protocol.errors import ErrorCode
 
 
 class ClusterError(Failure):
-    """A cluster has rejected a request, or cannot be asked, or cannot be asked for this.
+    """A cluster has rejected a request, cannot be reached, or does not have the request.
 
-    Its cause begins with what it is about: a topic, a group, or a broker where only that one can answer. An error code has `message`,
-    the broker's or Kafka's own.
+    The cause begins with the topic or the group, or with the broker if only that one could answer. With an error code there is
+    a `message`: the broker's, or else Kafka's text for the code.
     """
 
     def __init__(
@@ -47,7 +50,8 @@ def code_of(number: int) -> ErrorCode:
 def passes(number: int) -> bool:
     """Return whether an error passes by itself, so that the request is worth another attempt.
 
-    UNKNOWN_TOPIC_OR_PARTITION does so only for clients that wait until a topic is created; all others want to say that there is none.
+    UNKNOWN_TOPIC_OR_PARTITION passes only for clients that wait until a topic is created; all others report that the topic does
+    not exist.
     """
     code = ErrorCode(number)
     return code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -56,7 +60,10 @@ def passes(number: int) -> bool:
 def failure(
     place: str, number: int, message: str | None = None, *, name: str = "", known: Iterable[str] = ()
 ) -> ClusterError:
-    """Return the error of an error code. If it says that `name` does not exist, it suggests similar names of `known`."""
+    """Return the error of an error code.
+
+    If the code means that `name` does not exist, the error suggests similar names from `known`.
+    """
     code = code_of(number)
     kind = Kind.TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else Kind.FAILED
     near = did_you_mean(name, known) if code in NOT_THERE else None
@@ -65,6 +72,6 @@ def failure(
 
 
 def check(place: str, number: int, message: str | None = None) -> None:
-    """Raise for any code but NONE."""
+    """Raise a ClusterError for any code but NONE."""
     if number:
         raise failure(place, number, message)

@@ -1,8 +1,9 @@
-"""A failure as programs print it: its kind, its cause and what to try; and how a sentence counts. Without the protocol, which
-`ottla --help` does not load.
+"""A failure as programs print it: its kind, its cause and what to try.
 
-An error says what happened; what a person types to mend it, and with which exit code a process ends, is known to the command line
-alone (ottla/cli/hints.py).
+Also the words for a count in a sentence. It imports nothing of the protocol, because `ottla --help` does not load that.
+
+An error says what happened; the command line alone knows what a person types to mend it, and the exit code of the process
+(ottla/cli/hints.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from enum import Enum, auto
 
 
 class Kind(Enum):
-    """The kind of a failure, for callers that give it other words or act on it."""
+    """The kind of a failure, by which callers choose other words or act."""
 
     FAILED = auto()
     TIMED_OUT = auto()
-    #: What was asked for is wrong in itself: a name, an address, a property, a form.
+    #: The request itself is wrong: a name, an address, a property or a form.
     WRONG = auto()
     # Kinds of a wrong request that have a remedy of their own.
     NO_ADDRESS = auto()
@@ -32,9 +33,12 @@ class Kind(Enum):
 
 
 class Failure(Exception):
-    """Something that was asked for cannot be done. `cause` says what happened and where, `remedy` what to try, wherever it is read."""
+    """Something that was asked for cannot be done.
 
-    #: The broker's error code, and its message, if one has answered.
+    `cause` says what happened and where, `remedy` what to try on any surface: terminal, log or web page.
+    """
+
+    #: The broker's error code and its message, if the broker has responded.
     code: int | None = None
     message: str | None = None
 
@@ -50,7 +54,7 @@ class Failure(Exception):
 
 
 def plural(number: float, noun: str) -> str:
-    """Return the noun as it stands behind the number: "group" behind 1, "groups" behind 0 and 2."""
+    """Return the noun that follows the number: "group" after 1, "groups" after 0 and 2."""
     return noun if number == 1 else f"{noun}s"
 
 
@@ -61,7 +65,7 @@ def counted(number: int, noun: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return a suggestion for a word that is not known, or None when nothing is near."""
-    from difflib import get_close_matches  # 10 ms that only mistakes pay
+    from difflib import get_close_matches  # imported late: it takes 10 ms
 
     near = get_close_matches(word, list(known), n=3, cutoff=cutoff)
     if not near:

@@ -1,4 +1,4 @@
-"""Reading of logs: the records that a consumer gives out of the responses to its Fetches, those of one replica, and the ends of epochs."""
+"""Reading of logs: the records in responses to a consumer's Fetches, the records of one replica, and the ends of epochs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.record import Record, iter_records, skip_records
 
-#: Records that are decoded, and skipped, in one turn of the event loop: 5 to 10 ms.
+#: One turn of the event loop decodes, or skips, this many records: it takes 5 to 10 ms.
 DECODED_AT_ONCE = 5_000
 SKIPPED_AT_ONCE = 50_000
 
@@ -36,8 +36,9 @@ SKIPPED_AT_ONCE = 50_000
 class Batches(NamedTuple):
     """Batches of one partition that were fetched at `position`: the first may have records before it.
 
-    `next_offset` is the position after them and after what is not given out: markers, and records of aborted transactions. There may be
-    no batch at all. `topic_id` is the id of the topic that was read, `epoch` the leader epoch of the last batch before `next_offset`.
+    `next_offset` is the position after them and after markers and records of aborted transactions, which are not returned.
+    There may be no batch at all. `topic_id` is the id of the topic that was read, `epoch` the leader epoch of the last batch
+    before `next_offset`.
     """
 
     topic: str
@@ -50,7 +51,9 @@ class Batches(NamedTuple):
 
 
 class Recreated(NamedTuple):
-    """A topic was deleted and created again while it was read. Its partition goes on at `begin`; None: the new topic lacks the partition.
+    """A topic was deleted and created again while it was read.
+
+    Reading continues at `begin`; None: the new topic lacks the partition.
 
     `unread` counts the offsets of the deleted topic from `position` up to the end that its leader had named last.
     """
@@ -63,7 +66,10 @@ class Recreated(NamedTuple):
 
 
 def recreated_texts(rows: list[Recreated]) -> list[str]:
-    """Return a sentence for each topic, and clear the list: what goes on where, what was not read, and which partitions are gone."""
+    """Return a sentence for each topic, and clear the list.
+
+    It says where reading continues, which offsets were not read, and which partitions are gone.
+    """
     by_topic: dict[str, list[Recreated]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
@@ -80,14 +86,14 @@ def recreated_texts(rows: list[Recreated]) -> list[str]:
 
 
 class At(NamedTuple):
-    """The place where a partition is read. What was asked there may be used as long as the consumer still reads there."""
+    """The place where a partition is read. A response to a Fetch from there is used only if the consumer still reads there."""
 
     topic_id: bytes
     offset: int
 
 
 class Trouble(NamedTuple):
-    """A partition that could not be read there, by an error code or by a batch that is none."""
+    """A partition that could not be read at a place, because of an error code or a malformed batch."""
 
     node: int
     place: TopicPartition
@@ -97,7 +103,8 @@ class Trouble(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """The part of a response for one partition.
+    """The part of a response for one partition: the batches to return, the position after them and after what is left out, the
+    leader epoch of the last batch, and why the next batch cannot be read.
 
     It has the batches that are given out, the position after them and after what is not, the leader epoch of the last batch, and why the next one
     cannot be read.
@@ -110,7 +117,8 @@ class ReadRecords(NamedTuple):
 
 
 def batches_of(part: PartitionData, position: int, epoch: int, end: int | None) -> ReadRecords:
-    """Return the batches up to `end`, and before the first that is none or whose CRC is wrong (check.crcs of Java's consumers).
+    """Return the batches up to `end`, and before the first one that is malformed or whose CRC is wrong (check.crcs of Java's
+    consumers). Control batches are left out, and those of aborted transactions, which the response names by their producers.
 
     Control batches stay out, and those of aborted transactions, which the response names by their producers.
     """
@@ -149,7 +157,7 @@ async def records_between(batch: BatchView, first: int, end: int | None, bytes_m
     skipped, at = 0, 0
     if (
         batch.count == batch.last_offset_delta + 1
-    ):  # it has each offset, so that those before `first` are known by their number
+    ):  # the batch has all offsets, so the number of records before `first` is known
         wanted = min(max(0, first - batch.base_offset), batch.count)
         while skipped < wanted:
             step = min(SKIPPED_AT_ONCE, wanted - skipped)
@@ -170,7 +178,7 @@ async def records_between(batch: BatchView, first: int, end: int | None, bytes_m
     return found
 
 
-#: Kafka's "debugging replica": a consumer that is answered by followers too, up to the end of their logs.
+#: Kafka's "debugging replica": followers too answer a Fetch with this replica id, up to the end of their logs.
 DEBUGGING_REPLICA = -2
 
 
@@ -183,7 +191,7 @@ async def fetch_from_replica(
     bytes_max: int,
     wait_ms: int,
 ) -> dict[TopicPartition, PartitionData]:
-    """Return what the broker has from these offsets on, of each of the partitions.
+    """Return the batches that the broker has of each partition, from these offsets on.
 
     Raises:
         CommandFailed: the broker cannot be reached, or has no such replica.
@@ -228,10 +236,11 @@ class EpochEnd(NamedTuple):
 async def epoch_ends(
     cluster: ClusterClient, leaders: Leaders, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, EpochEnd]:
-    """Ask the leaders where these epochs end in their logs: what was read behind that end is lost (KIP-320).
+    """Ask the leaders where these epochs end in their logs: records that were read behind that end are lost (KIP-320).
 
-    They are asked with the leader epochs that are known here, so that a broker which does not lead any more, or not yet, answers with an
-    error. Partitions without a leader are left out, as are those of a leader that does not answer, which is forgotten.
+    They are asked with the leader epochs that are known here, so that a broker which does not lead any more, or not yet,
+    answers with an error. Partitions without a leader are left out. So are those of a leader that does not answer, and that
+    leader is forgotten.
     """
     found: dict[TopicPartition, EpochEnd] = {}
     for node, places in leaders.by_node(epochs).items():

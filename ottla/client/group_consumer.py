@@ -2,9 +2,9 @@
 
     join --> read and commit --> (a member comes or goes) --> commit --> other partitions --> read and commit ...
 
-It is at least once: offsets are committed every five seconds, before each rebalance and at the end, and only of records that
-were given out by an earlier `poll`. Heartbeats are sent by `poll`, therefore a member whose output is stuck for longer than the
-session loses its partitions to the others.
+Delivery is at least once: offsets are committed every five seconds, before each rebalance and at the end, and only of records
+that were given out by an earlier `poll`. Heartbeats are sent by `poll`, therefore a member whose output is stuck for longer
+than the session loses its partitions to the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GroupConsumer:
     ) -> None:
         """Make a member that has not joined, by the classic protocol unless `member` is another one.
 
-        `reset` (topics.EARLIEST or LATEST) is where a partition begins of which the group has no committed offset; None: `poll` fails.
+        `reset` (topics.EARLIEST or LATEST) is where a partition without a committed offset begins; with None `poll` fails.
         """
         self.group = group
         self.topics = sorted(set(topics))
@@ -64,12 +64,13 @@ class GroupConsumer:
                 await self.commit()
                 await self._member.leave("the command has ended")
             except ClusterError:
-                # What ended the command is the better message. Without a leave, the session's end has the same effect.
+                # If the command ended with an error, that error is the better message. Without a leave, the end of the session
+                # has the same effect.
                 if fault is None:
                     raise
 
     async def fetch(self, ends: Mapping[TopicPartition, int] | None = None) -> AsyncIterator[Consumed]:
-        """Records of the partitions that the group assigns: until all that it assigns are at `ends`, or for ever."""
+        """Yield the records of the partitions that the group assigns, until all of these are at `ends`, or for ever."""
         while True:
             for consumed in await self.poll():
                 yield consumed
@@ -87,10 +88,11 @@ class GroupConsumer:
         return self._member.generation != NO_GENERATION
 
     async def poll(self) -> list[Consumed]:
-        """Return the next records. All records of the calls before count as processed.
+        """Return the next records. All records that earlier calls returned count as processed.
 
         Raises:
-            ClusterError: a topic cannot be read, the group has other protocols, or no broker has answered for the time limit.
+            ClusterError: a topic cannot be read, the group's members use other protocols, or no broker has answered for the
+            time limit.
         """
         clock = self._cluster.world.clock
         self._processed = dict(self.consumer.positions)
@@ -104,11 +106,11 @@ class GroupConsumer:
         return await self.consumer.poll() if self._is_member else []
 
     def processed(self, place: TopicPartition, offset: int) -> None:
-        """All records of the partition before `offset` have been processed: the next commit has it."""
+        """Take note that all records of the partition before `offset` have been processed: the next commit has it."""
         self._processed[place] = offset
 
     async def commit(self) -> None:
-        """Commit what has been processed of the partitions that are assigned now."""
+        """Commit the processed offsets of the partitions that are assigned now."""
         self._commit_ms = self._cluster.world.clock.mono_ms()
         moved = {place: offset for place, offset in self._processed.items() if offset != self._committed.get(place)}
         if not moved or not self._is_member:

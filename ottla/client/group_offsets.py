@@ -1,7 +1,8 @@
-"""The offsets that groups have committed: of one group, to read, set and delete, and of a whole cluster beside the ends of its topics.
+"""The offsets that groups have committed: those of one group are read, set and deleted, and those of a whole cluster are read
+with the ends of its topics.
 
-For one group the coordinator is followed until it has answered. For a whole cluster each broker is asked once, and what it does not answer
-is left out, because the next sample comes in some seconds.
+For one group the request is repeated until a coordinator has answered. For a whole cluster each broker is asked once, and a
+broker that does not answer is left out, because the next sample follows in some seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDel
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.shared_structs import PartitionIndex
 
-#: The last versions that name topics; later ones have ids only, which a group's topic may no longer have.
+#: The last versions that name topics; later ones have ids only, and the id of a topic in a group may be gone.
 OFFSET_FETCH_VERSION = 9
 OFFSET_COMMIT_VERSION = 9
 NO_GENERATION = -1
@@ -42,7 +43,7 @@ GROUPS_AT_ONCE = 200
 async def offsets_by_leader(
     cluster: ClusterClient, leaders: Mapping[int, Iterable[TopicPartition]], timestamp: int
 ) -> dict[TopicPartition, int]:
-    """Return the offsets that the leaders answer; partitions with an error, and those of brokers that do not answer, are left out."""
+    """Return the end offsets from the leaders. Partitions with an error, and those of brokers that do not answer, are left out."""
     found: dict[TopicPartition, int] = {}
     for node, places in sorted(leaders.items()):
         listed = sorted(places)
@@ -108,7 +109,9 @@ SHARE = "share"
 
 
 class PartitionLag(NamedTuple):
-    """A partition of a group: the offset that is consumed next, the end of the log, and the records between them; None: not known."""
+    """A partition that a group consumes: the offset that is consumed next, the end of the log, and the records between them;
+    None: not known.
+    """
 
     topic: str
     partition: int
@@ -121,7 +124,7 @@ async def group_lag(cluster: ClusterClient, group: str) -> list[PartitionLag]:
     """Return the lag of each partition for which the group has an offset.
 
     Raises:
-        ClusterError: there is no such group, which suggests names, or no permission.
+        ClusterError: there is no such group (the error suggests names), or no permission.
     """
     kind = await kind_of(cluster, group)
     if kind == SHARE:
@@ -146,7 +149,10 @@ def _lag(place: TopicPartition, offset: int, end: int | None) -> PartitionLag:
 
 
 def _share_lag(start: int, lag: int, end: int | None) -> int | None:
-    """Return the lag that the coordinator says; an older broker says none, and records in flight then count as not consumed."""
+    """Return the lag that the coordinator has sent.
+
+    Older brokers send none; then records that are acquired but not acknowledged count as lag too.
+    """
     if lag >= 0:
         return lag
     return None if start < 0 or end is None else max(0, end - start)
@@ -215,7 +221,10 @@ async def commit_offsets(
     generation: int = NO_GENERATION,
     member_id: str = "",
 ) -> None:
-    """Set offsets: as a member of the generation, or from outside, which the coordinator refuses while the group has members."""
+    """Set offsets, as a member of the generation or from outside the group.
+
+    The coordinator rejects the latter while the group has members.
+    """
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (name, index), offset in sorted(offsets.items()):
         row = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
@@ -235,7 +244,7 @@ class _Committed(NamedTuple):
 
 
 def _first_failed(response: OffsetCommitResponse) -> _Committed:
-    """Return the first partition with an error: a coordinator that has moved refuses all of them alike."""
+    """Return the first partition with an error: a coordinator that has moved rejects all of them alike."""
     rows = (
         _Committed(topic.name, row.partition_index, row.error_code)
         for topic in response.topics

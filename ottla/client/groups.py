@@ -42,7 +42,7 @@ from ottla.protocol.messages.streams_group_describe import (
     Subtopology,
 )
 
-#: States of a classic group in which DescribeGroups leaves out what members have said.
+#: In these states of a classic group DescribeGroups leaves out the members' metadata.
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 
 
@@ -53,7 +53,7 @@ class GroupMember:
     host: str
     instance_id: str | None
     assigned: list[TopicPartition] = field(default_factory=list)
-    #: Set by the consumer protocol only: the member's epoch, and the partitions that it is to have.
+    #: Only the consumer protocol sets these: the member's epoch, and its target assignment.
     epoch: int = -1
     target: list[TopicPartition] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class GroupDescription:
     type: str
     assignor: str
     members: list[GroupMember] = field(default_factory=list)
-    #: Set by the consumer protocol only: the epochs of the group and of its target assignment.
+    #: Only the consumer protocol sets these: the epochs of the group and of its target assignment.
     epoch: int = -1
     target_epoch: int = -1
 
@@ -88,7 +88,7 @@ async def list_groups(cluster: ClusterClient) -> list[ListedGroup]:
 
 
 async def kind_of(cluster: ClusterClient, group: str) -> str:
-    """Return classic, consumer, share or streams.
+    """Return the type of a group: classic, consumer, share or streams.
 
     Raises:
         CommandFailed: there is no such group; the failure suggests names.
@@ -103,14 +103,14 @@ async def kind_of(cluster: ClusterClient, group: str) -> str:
 
 
 async def describe_group(cluster: ClusterClient, group: str) -> GroupDescription:
-    """Return state and members; if there is no such group, the failure suggests names."""
+    """Return the state and the members. If there is no such group, the failure suggests names."""
     if await kind_of(cluster, group) == "consumer":
         return await _describe_consumer(cluster, group)
     return await _describe_classic(cluster, group)
 
 
 async def members_metadata(cluster: ClusterClient, group: str) -> list[bytes] | None:
-    """Return what the members of a classic group have said of themselves; None while the group is in a rebalance."""
+    """Return the metadata of a classic group's members; None while the group is in a rebalance."""
     found = await _ask_classic(cluster, group)
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         check(f"group {group}", found.error_code, found.error_message)
@@ -138,7 +138,7 @@ async def _describe_classic(cluster: ClusterClient, group: str) -> GroupDescript
 
 
 def modern_member(row: Any, places: Callable[[Any], list[TopicPartition]]) -> GroupMember:
-    """Return a member of a consumer or streams group, by what its assignments hold."""
+    """Return a member of a consumer or streams group. `places` reads the partitions of an assignment."""
     return GroupMember(
         row.member_id,
         row.client_id,
@@ -186,7 +186,7 @@ NO_OFFSET = -1
 
 
 class SharePosition(NamedTuple):
-    """The first offset that a share group has not finished, the leader epoch of it, and the lag: each -1 if it is not known."""
+    """The first offset that a share group has not finished, its leader epoch, and the lag. Each is -1 if it is not known."""
 
     start_offset: int
     leader_epoch: int
@@ -209,7 +209,7 @@ async def describe_share_group(cluster: ClusterClient, group: str) -> GroupDescr
 
 
 async def share_positions(cluster: ClusterClient, group: str) -> dict[TopicPartition, SharePosition]:
-    """Return where the group is in each of its partitions."""
+    """Return the position of the group in each of its partitions."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
     found = await ask_about_group(cluster, group, request, f"fetching the offsets of share group {group}", first_group)
     check(f"group {group}", found.error_code, found.error_message)
@@ -224,7 +224,7 @@ async def share_positions(cluster: ClusterClient, group: str) -> dict[TopicParti
 async def set_share_positions(
     cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[int, str | None]]:
-    """Set where a group without members begins. Return the error code and message of each partition."""
+    """Set where a group without members begins to read. Return the error code and message of each partition."""
     topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
     for (name, index), offset in sorted(offsets.items()):
         topic = topics.setdefault(name, AlterShareGroupOffsetsRequestTopic(name, []))
@@ -251,7 +251,7 @@ async def delete_share_positions(
     return {topic.topic_name: (topic.error_code, topic.error_message) for topic in response.responses}
 
 
-#: The names of topics that Kafka Streams creates, after the application id.
+#: The names of topics that Kafka Streams creates, as they follow the application id.
 _INTERNAL = re.compile(
     r".*-(changelog|repartition|subscription-registration-topic|subscription-response-topic"
     r"|KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)"
@@ -272,7 +272,10 @@ def subtopologies(group: DescribedStreamsGroup) -> list[Subtopology]:
 
 
 def input_topics(group: DescribedStreamsGroup, *, repartitions: bool = False) -> set[str]:
-    """Return the topics that the topology reads; `repartitions`: those through which it passes records on, too."""
+    """Return the topics that the topology reads.
+
+    With `repartitions` the topics are included through which it passes records on.
+    """
     names = {topic for part in subtopologies(group) for topic in part.source_topics}
     if repartitions:
         names |= {topic.name for part in subtopologies(group) for topic in part.repartition_source_topics}
@@ -290,7 +293,7 @@ def task_places(group: DescribedStreamsGroup, tasks: Iterable[TaskIds]) -> Itera
 
 
 def internal_topics(group: DescribedStreamsGroup) -> tuple[list[str], list[str]]:
-    """Return the topics that the application has made for itself, and those of the topology that are not named as such."""
+    """Return the topics that the application has created for itself, and the topology's internal topics with other names."""
     sources = input_topics(group)
     found = [
         topic.name
@@ -306,7 +309,9 @@ SHARE, STREAMS = "share", "streams"
 
 
 async def describe_any_group(cluster: ClusterClient, group: str) -> GroupDescription:
-    """Return state and members of a group, whatever its kind. A streams group's members have tasks, by their subtopology.
+    """Return the state and the members of a group, whatever its type.
+
+    The members of a streams group have tasks, by subtopology.
 
     Raises:
         CommandFailed: there is no such group.
@@ -329,5 +334,5 @@ async def _describe_streams_group(cluster: ClusterClient, group: str) -> GroupDe
 
 
 def _tasks(assignment: StreamsAssignment) -> list[TopicPartition]:
-    """Return the active tasks: subtopology and partition."""
+    """Return the active tasks, as pairs of subtopology and partition."""
     return [(task.subtopology_id, index) for task in assignment.active_tasks for index in task.partitions]

@@ -1,8 +1,8 @@
 """The core of idempotent producers (KIP-98), without I/O: sequence numbers, batches, and what error codes mean for them.
 
-    `ClusterProducer`      commands, registry, mirror's own topics      (ottla/client/producer.py)
-    `BlockingProducer`     the sink of Spark, in transactions           (ottla/spark/client/producer.py)
-    `LaneProducer`         the mirror, in transactions, batches passed on as they are     (ottla/mirror/transaction.py)
+    `ClusterProducer` of commands, the registry and the mirror's own topics (ottla/client/producer.py) `BlockingProducer` of
+    Spark's sink, in transactions (ottla/spark/client/producer.py) `LaneProducer` of the mirror, in transactions, with batches
+    as the source has them (ottla/mirror/transaction.py)
 
 The requests of transactions are those of clients before KIP-890's second part: brokers of all releases take them, the epoch stays the same
 when a transaction ends, and an EndTxn whose response was lost can be repeated.
@@ -42,31 +42,34 @@ RECORD_OVERHEAD_BYTES = 20
 #: The sequence number that follows the largest int32 is 0 (KIP-98): this is how many numbers there are.
 SEQUENCES = 1 << 31
 INIT_VERSION, ADD_VERSION, END_VERSION = 4, 3, 3
-#: A producer of the same id has taken the next epoch, or the coordinator has, when the transaction took too long.
+#: Another producer with the same id has taken the next epoch; or the coordinator has, because the transaction timed out.
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
 class ProducerIdentity(NamedTuple):
-    """The producer id and epoch that InitProducerId has given, in the order in which requests have them."""
+    """The producer id and epoch from InitProducerId. The order of the fields is that of requests."""
 
     producer_id: int = -1
     producer_epoch: int = -1
 
 
 class BatchVerdict(Enum):
-    """The meaning of a partition's answer for the batch."""
+    """The meaning of the error code in a Produce response for the batch."""
 
     WRITTEN = auto()
     #: The batch has to be sent again, with the same sequence number: the leader recognises what it has.
     AGAIN = auto()
-    #: The topic takes no batch that is so large: its records have to be sent in two batches.
+    #: The topic does not take such a large batch: its records have to be sent in two batches.
     TOO_LARGE = auto()
     FENCED = auto()
     REJECTED = auto()
 
 
 def verdict_on(code: int) -> BatchVerdict:
-    """Return what the error code of a Produce response means. DUPLICATE_SEQUENCE_NUMBER: an attempt before has written it."""
+    """Return what the error code of a Produce response means.
+
+    With DUPLICATE_SEQUENCE_NUMBER an earlier attempt has written the batch.
+    """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return BatchVerdict.WRITTEN
     if code == ErrorCode.MESSAGE_TOO_LARGE:
@@ -91,7 +94,7 @@ class Sequences:
 
 @dataclass(slots=True)
 class SentBatch:
-    """Records of one partition, with the number of each in the order in which they were added, from 1."""
+    """Records of one partition. Each has its number in the order in which all records were added, from 1."""
 
     records: list[NewRecord] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -99,7 +102,7 @@ class SentBatch:
     sequence: int = -1
 
     def halves(self) -> tuple[SentBatch, SentBatch]:
-        """Return two batches with the same records and sequence numbers."""
+        """Return two batches that together have the same records and sequence numbers."""
         middle = len(self.records) // 2
         return (
             SentBatch(self.records[:middle], self.numbers[:middle], 0, self.sequence),
@@ -117,11 +120,11 @@ class IdempotentBatches:
         self, compression: int = NO_COMPRESSION, batch_bytes: int = BATCH_BYTES_MAX, *, transactional: bool = False
     ) -> None:
         self.identity = ProducerIdentity()
-        #: The records that were added.
+        #: The number of records that were added.
         self.added = 0
-        #: The estimated bytes of those that are not sealed.
+        #: The estimated bytes of the records that are not sealed.
         self.collected_bytes = 0
-        #: The sealed batches of each partition in their order; one leaves it once it is written.
+        #: The sealed batches of each partition in their order. A batch is taken out once it is written.
         self.sealed: dict[TopicPartition, deque[SentBatch]] = {}
         self.collected: dict[TopicPartition, SentBatch] = {}
         self._compression = compression
@@ -130,7 +133,7 @@ class IdempotentBatches:
         self._sequences = Sequences()
 
     def add(self, place: TopicPartition, record: NewRecord, size: int) -> None:
-        """Collect a record of `record_bytes`. The caller has sealed and sent what was there, if it does not fit (`fits`)."""
+        """Collect a record of `record_bytes`. If it does not fit (`fits`), the caller has sealed and sent the batch before it."""
         batch = self.collected.get(place)
         if batch is None:
             batch = self.collected[place] = SentBatch()
@@ -141,19 +144,19 @@ class IdempotentBatches:
         self.collected_bytes += size
 
     def fits(self, place: TopicPartition, size: int) -> bool:
-        """Return whether a record of this size goes into the batch that is collected. Any goes into an empty one."""
+        """Return whether a record of this size fits into the collected batch. Every record fits into an empty one."""
         batch = self.collected.get(place)
         return batch is None or batch.size + size <= self._batch_bytes
 
     def seal(self) -> None:
-        """Give the collected records their sequence numbers: they are to be sent."""
+        """Give the collected records their sequence numbers, so that they can be sent."""
         for place, batch in self.collected.items():
             batch.sequence = self._sequences.take(place, len(batch.records))
             self.sealed.setdefault(place, deque()).append(batch)
         self.collected, self.collected_bytes = {}, 0
 
     def next_batch(self, place: TopicPartition) -> bytes:
-        """Return the bytes of the first sealed batch of a partition, the same in each attempt."""
+        """Return the bytes of the first sealed batch of a partition. They are the same in each attempt."""
         batch = self.sealed[place][0]
         return build_batch(
             batch.records,
@@ -165,7 +168,10 @@ class IdempotentBatches:
         )
 
     def answered(self, place: TopicPartition, code: int) -> tuple[BatchVerdict, SentBatch]:
-        """Take the answer for the first sealed batch of a partition, which is over only if it is WRITTEN.
+        """Take the answer for the first sealed batch of a partition.
+
+        Only a batch that is WRITTEN is done. One that is TOO_LARGE has been divided; if it has one record, the verdict becomes
+        REJECTED.
 
         One that is TOO_LARGE has been divided; a record that is so alone is REJECTED.
         """
@@ -217,7 +223,7 @@ def produce_request(
 
 
 def produced(response: ProduceResponse) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
-    """Yield the answer of each partition, of a version that has names of topics."""
+    """Yield the answer of each partition from a response whose version has topic names."""
     for topic in response.responses:
         for part in topic.partition_responses:
             yield (topic.name, part.index), part

@@ -1,6 +1,7 @@
 """Why a principal may do something or not, by the entries of a cluster and the rules of a broker's file.
 
-It takes the broker's own authorizer, whose properties cost 0.1 s to import: commands that only read or write entries do without it.
+It uses the broker's own authorizer. The import of its properties takes 0.1 s, so commands that only read or write entries do
+not import this module.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from ottla.server.config.broker import ALLOW_EVERYONE, AUTHORIZER_CONFIGS, SUPER
 
 
 async def described_rules(cluster: ClusterClient) -> FileRules | None:
-    """Return what a broker's file adds to the entries; None if the broker does not say so, or not to this user."""
+    """Return the rules in a broker's file, which count beside the entries; None if the broker does not show them, or not to
+    this user.
+    """
     broker = min(found.node_id for found in (await cluster.metadata([])).brokers)
     try:
         rows = await describe_configs(cluster, "broker", str(broker), sorted(AUTHORIZER_CONFIGS))
@@ -29,7 +32,9 @@ async def described_rules(cluster: ClusterClient) -> FileRules | None:
 async def judge(
     cluster: ClusterClient, principal: str, operation: int, kind: int, name: str, host: str
 ) -> tuple[Judgement, bool]:
-    """Return whether the principal may do it and which entry decides, and whether the rules of the broker's file are known."""
+    """Return whether the principal may do the operation, which entry decides, and whether the rules of the broker's file are
+    known.
+    """
     index = AclIndex()
     for entry in await describe_acls(cluster, applying_to(kind, name)):
         index.add(entry)

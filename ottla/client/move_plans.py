@@ -1,4 +1,6 @@
-"""Plans of moves: made for brokers, or read from a file in the form of kafka-reassign-partitions, and what carrying one out moves.
+"""Plans of moves: they are made for brokers, or read from a file in the form of kafka-reassign-partitions.
+
+Also what a plan would move.
 
 {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}
 """
@@ -15,7 +17,7 @@ from ottla.client.failures import Kind, counted
 from ottla.client.moves import PlannedMove, partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
 from ottla.client.partitions import TopicPartition
 
-#: A file that is larger is no plan: 100,000 partitions with their names take 20 MB.
+#: A larger file is no plan: 100,000 partitions with their names take 20 MB.
 FILE_BYTES_MAX = 64 * 1024 * 1024
 EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
 
@@ -25,7 +27,7 @@ def moves_between(
     after: Mapping[TopicPartition, list[int]],
     sizes: Mapping[TopicPartition, int],
 ) -> list[PlannedMove]:
-    """Return the moves from one to the other; partitions that stay as they are have none."""
+    """Return the moves that lead from `before` to `after`. Partitions that stay as they are have none."""
     return [
         PlannedMove(*place, before[place], nodes, sizes.get(place, 0) * len(set(nodes) - set(before[place])))
         for place, nodes in sorted(after.items())
@@ -34,7 +36,7 @@ def moves_between(
 
 
 def write_moves(replicas: Mapping[TopicPartition, list[int]], indent: int | None = 1) -> bytes:
-    """Return a file of these replicas; without an indent it is one line."""
+    """Return the text of a file with these replicas. Without an indent it is one line."""
     rows = [{"topic": name, "partition": index, "replicas": nodes} for (name, index), nodes in sorted(replicas.items())]
     return json.dumps({"version": 1, "partitions": rows}, indent=indent).encode() + b"\n"
 
@@ -100,7 +102,7 @@ def read_brokers(option: str, text: str) -> list[int]:
     """Return the brokers of a list such as 1,2,3, in its order.
 
     Raises:
-        ClusterError: it is none, or names a broker twice: a partition has one replica at most on each.
+        ClusterError: the text is no such list, or names a broker twice: a partition has one replica at most on each.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
@@ -114,7 +116,7 @@ def read_brokers(option: str, text: str) -> list[int]:
 async def plan_moves(
     cluster: ClusterClient, places: Iterable[TopicPartition] | None, brokers: Iterable[int] | None
 ) -> list[PlannedMove]:
-    """Plan to have partitions, all for None, on some brokers only, evenly and over their racks; None: on all that take part.
+    """Plan to have partitions (None: all) on some brokers only (None: all that take part), evenly and over their racks.
 
     Raises:
         ClusterError: a broker takes no part, or a partition has more replicas than there would be brokers.

@@ -1,6 +1,7 @@
-"""Replicas on the move: plans, what they may not name, throttles, and carrying moves out: sizes before, start, progress in bytes, end.
+"""Moves of replicas: the throttle, the sizes before a move, its start, its progress in bytes and its end.
 
-The brokers move by themselves once they are asked to. Who is interrupted leaves moves that go on and, if there was one, the throttle.
+The brokers move replicas by themselves once they are asked to. If a command is interrupted, its moves go on, and the throttle
+stays.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
-#: For each partition the brokers that have it and those that fetch it.
+#: For each partition the brokers that have a replica, and those that fetch a new one.
 Sides = Mapping[TopicPartition, tuple[set[int], set[int]]]
 
 
 async def throttle_moves(cluster: ClusterClient, moves: Sides, bytes_per_s: int) -> None:
-    """Limit what the sources send as leaders and what the new replicas fetch, on each broker that takes part."""
+    """Limit what the sources send as leaders and what the new replicas fetch, on each broker of a move."""
     for name in sorted({name for name, _ in moves}):
         mine = [(index, *moves[topic, index]) for topic, index in sorted(moves) if topic == name]
         leaders = ",".join(f"{index}:{broker}" for index, sources, _ in mine for broker in sorted(sources))
@@ -73,13 +74,15 @@ async def throttle_moves(cluster: ClusterClient, moves: Sides, bytes_per_s: int)
 
 
 async def set_on_brokers(cluster: ClusterClient, brokers: Iterable[int], changes: Mapping[str, str | None]) -> None:
-    """Change settings of each of the brokers."""
+    """Change settings of each of these brokers."""
     for broker in sorted(brokers):
         await alter_configs(cluster, "broker", str(broker), changes)
 
 
 async def clear_brokers(cluster: ClusterClient, named: Iterable[int] = ()) -> list[int]:
-    """Remove the rates of all brokers, and of those that are named: who took part in earlier moves is not known. Return them."""
+    """Remove the rates of all brokers of the cluster and of those that are named: which brokers took part in earlier moves is
+    not known. Return the brokers.
+    """
     brokers = {row.broker_id for row in (await describe_cluster(cluster)).brokers} | set(named)
     await set_on_brokers(cluster, brokers, dict.fromkeys((*RATES, DIRECTORY_RATE)))
     return sorted(brokers)
@@ -92,7 +95,9 @@ async def clear_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
 
 
 async def throttled_brokers(cluster: ClusterClient, brokers: Iterable[int]) -> dict[int, int]:
-    """Return the rate, in bytes a second, of each of these brokers that has one for moves; one that does not answer is left out.
+    """Return the rate of each of these brokers that has one for moves, in bytes a second.
+
+    A broker that does not answer is left out.
 
     Raises:
         CommandFailed: the user may not describe the brokers.
@@ -122,7 +127,7 @@ async def throttled_topics(cluster: ClusterClient) -> list[str]:
 WATCH_S = 1.0
 MOVES_AT_ONCE = 500
 
-#: Bytes of each replica.
+#: The bytes of each replica.
 ReplicaSizes = dict[tuple[TopicPartition, int], int]
 
 
@@ -136,14 +141,14 @@ async def replicas_of_all(cluster: ClusterClient) -> dict[TopicPartition, list[i
 
 
 async def racks_of_brokers(cluster: ClusterClient) -> dict[int, str | None]:
-    """Return the racks of the brokers that take part: fenced ones get no replicas."""
+    """Return the racks of the brokers that can get replicas: fenced ones cannot."""
     return {row.broker_id: row.rack for row in (await describe_cluster(cluster)).brokers if not row.is_fenced}
 
 
 async def replica_sizes(
     cluster: ClusterClient, brokers: Iterable[int], places: Iterable[TopicPartition] | None = None
 ) -> ReplicaSizes:
-    """Return the bytes of the replicas on these brokers; a broker that does not answer has none."""
+    """Return the bytes of the replicas on these brokers; for a broker that does not answer there are none."""
     topics = None if places is None else [TopicNamePartitions(*row) for row in by_topic(sorted(places)).items()]
     found: ReplicaSizes = {}
     for broker in sorted(set(brokers)):
@@ -160,7 +165,7 @@ async def replica_sizes(
 
 
 def partition_sizes(sizes: ReplicaSizes) -> dict[TopicPartition, int]:
-    """Return the bytes of each partition: those of its largest replica, which the others have or will have."""
+    """Return the bytes of each partition. They are those of its largest replica, which the others have or will have."""
     found: dict[TopicPartition, int] = {}
     for (place, _), size in sizes.items():
         found[place] = max(size, found.get(place, 0))
@@ -171,7 +176,7 @@ async def start_moves(cluster: ClusterClient, moves: list[PlannedMove], throttle
     """Ask for all moves, after setting the throttle.
 
     Raises:
-        ClusterError: a move was refused; none of them goes on then, and the throttle is taken off.
+        ClusterError: a move was rejected. Then the others are cancelled, and the throttle is taken off.
     """
     if throttle is not None:
         async with cluster.limit():
@@ -207,7 +212,10 @@ async def watch_moves(
     totals: Mapping[TopicPartition, int],
     took: Callable[[int], None],
 ) -> None:
-    """Wait until these partitions move no more; `took` gets the bytes that have moved by then. `totals`: those of each move."""
+    """Wait until no move of these partitions goes on.
+
+    `took` is called with the bytes that have moved so far. `totals` has the bytes of each move.
+    """
     fetched: dict[TopicPartition, int] = {}
     while True:
         async with cluster.limit():
@@ -224,7 +232,7 @@ async def watch_moves(
 async def left_to_move(
     cluster: ClusterClient, ongoing: Mapping[TopicPartition, OngoingPartitionReassignment]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return of each move the bytes that new replicas have, and those that they need."""
+    """Return for each move the bytes that its new replicas have, and those that they need."""
     brokers = {node for row in ongoing.values() for node in row.replicas}
     sizes = await replica_sizes(cluster, brokers, ongoing)
     whole = partition_sizes(sizes)
@@ -238,7 +246,7 @@ async def left_to_move(
 
 
 async def finish_moves(cluster: ClusterClient, moves: list[PlannedMove], throttled: bool) -> None:
-    """Let the new preferred leaders lead, and take the throttle off."""
+    """Make the new preferred replicas the leaders, and take the throttle off."""
     led_by_another = [move.place for move in moves if move.changes_leader]
     async with cluster.limit():
         if led_by_another:
@@ -281,6 +289,6 @@ async def cancel_moves(cluster: ClusterClient, places: Iterable[TopicPartition])
 
 
 def check_throttle(throttle: int | None) -> None:
-    """Reject a rate at which nothing would ever move."""
+    """Reject a rate that is so low that moves would never end."""
     if throttle is not None and not THROTTLE_MIN <= throttle < 2**63:
         raise ClusterError(f"a throttle of {throttle} bytes a second is not from {THROTTLE_MIN} on", None, Kind.WRONG)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.protocol.messages.metadata import MetadataResponseTopic
 
-#: Topic and partition.
+#: A topic's name and a partition's number.
 TopicPartition = tuple[str, int]
 NO_LEADER = -1
 
@@ -31,8 +31,9 @@ def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
 class LeaderTable:
     """The newest leader of each partition that any broker has named, and the ids of topics.
 
-    A broker that is cut off from the quorum goes on naming itself as the leader. Therefore a leader epoch never goes back: what a stale
-    broker says does not replace what a newer one has said. Nor does a topic that was deleted and created again become the former one.
+    A broker that is cut off from the quorum goes on naming itself as the leader. Therefore a leader epoch never goes back:
+    metadata of a stale broker do not replace newer ones, and the id of a deleted topic does not replace the id of the new topic
+    with its name.
     """
 
     def __init__(self) -> None:
@@ -43,12 +44,12 @@ class LeaderTable:
         self._replaced: set[bytes] = set()
 
     def take(self, topic: MetadataResponseTopic) -> None:
-        """Take in what a broker says of a topic."""
+        """Take in a topic from a broker's metadata."""
         name = topic.name or ""
         if topic.topic_id in self._replaced:
             return
         last = self._topic_ids.get(name, topic.topic_id)
-        if last != topic.topic_id:  # it was deleted and created again
+        if last != topic.topic_id:  # the topic was deleted and created again
             self._replaced.add(last)
             self._found = {place: found for place, found in self._found.items() if place[0] != name}
         self._topic_ids[name] = topic.topic_id
@@ -59,11 +60,11 @@ class LeaderTable:
                 self._found[place] = LeaderOf(part.leader_id, part.leader_epoch)
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the partitions of a topic, which may be without a leader."""
+        """Return the partitions of a topic, also those without a leader."""
         return sorted(index for name, index in self._found if name == topic)
 
     def of(self, place: TopicPartition) -> LeaderOf:
-        """Return the leader, UNKNOWN if there is none at the moment."""
+        """Return the leader. It is UNKNOWN if there is none at the moment."""
         return self._found.get(place, UNKNOWN)
 
     def topic_id(self, topic: str) -> bytes:
@@ -74,11 +75,11 @@ class LeaderTable:
         return self._topic_ids.get(topic)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Return the topic that has the id or had it, None for one that was never named here."""
+        """Return the topic that has or had this id, or None if no broker has named the id."""
         return self._names.get(topic_id)
 
     def by_node(self, places: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Return the places that each leader has; those without a leader are left out."""
+        """Return the partitions of each leader. Partitions without a leader are left out."""
         found: dict[int, list[TopicPartition]] = {}
         for place in places:
             if (node := self.of(place).node) != NO_LEADER:
@@ -86,13 +87,19 @@ class LeaderTable:
         return found
 
     def forget(self, node: int) -> None:
-        """The node did not answer: none of its partitions has a leader until the metadata names one of a newer epoch, or it again."""
+        """Forget a node that did not answer.
+
+        Its partitions have no leader until the metadata name one of a newer epoch, or this one again.
+        """
         self._found.update(
             (place, LeaderOf(NO_LEADER, found.epoch)) for place, found in self._found.items() if found.node == node
         )
 
     def forget_topic(self, name: str) -> None:
-        """A leader does not know the topic's id: none of its partitions has a leader until a broker names the id again, or another one."""
+        """Forget the id of a topic that a leader does not know.
+
+        The partitions have no leader until a broker names this id again, or another one.
+        """
         self._found.update(
             (place, LeaderOf(NO_LEADER, row.epoch)) for place, row in self._found.items() if place[0] == name
         )

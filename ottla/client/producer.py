@@ -1,7 +1,7 @@
 """An idempotent producer (KIP-98): batches per partition, sent to the leaders until each is acknowledged.
 
-Lost connections, leader changes and brokers that do not answer are retried: the sequence numbers of the batches let the leader
-recognise what it has already. One batch of a partition is in flight at a time, so that the order of its records stays.
+Lost connections, leader changes and brokers that do not answer are retried: by the sequence numbers a leader recognises batches
+that it has already. One batch of a partition is in flight at a time, so that the order of its records stays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.protocol.records.builder import partition_for_key
 from ottla.protocol.records.compression import NO_COMPRESSION
 from ottla.protocol.records.record import NewRecord
 
-#: The request with a transactional id needs a timeout of transactions; none is opened here.
+#: A request with a transactional id needs a transaction timeout. No transaction is opened here.
 FENCE_TIMEOUT_MS = 60_000
 
 
@@ -62,7 +62,7 @@ class ClusterProducer:
         `on_acknowledged` gets the partition, the offset of the first record, and the batch.
         `transactional_id`: each start under it takes the next producer epoch, and the partitions reject what producers with an
         earlier one send afterwards. No transaction is opened.
-        `topic_id`: what is sent is for the topic of this id. Another one of the same name gets none of it.
+        `topic_id`: records are for the topic with this id. Another topic of the same name gets none of them.
         """
         self.cluster = cluster
         self.topic = topic
@@ -113,7 +113,7 @@ class ClusterProducer:
         return self._batches.unacknowledged
 
     async def send(self, record: NewRecord, partition: int | None = None) -> None:
-        """Take the record, and send batches when one is full. Keyless records fill one partition's batch after another."""
+        """Collect the record, and send the batches when one is full. Keyless records fill one partition's batch after another."""
         count = self.partitions
         if partition is None:
             partition = self._sticky % count if record.key is None else partition_for_key(record.key, count)
@@ -141,7 +141,7 @@ class ClusterProducer:
                 raise failure(f"topic {self.topic} as it was", ErrorCode.UNKNOWN_TOPIC_ID)
             by_node = self._leaders.by_node(self._batches.sealed)
             sending = (self._send(node, places) for node, places in by_node.items())
-            # All of them end first: what one leader rejects does not hide what another has acknowledged.
+            # Wait for all of them: a rejection by one leader must not hide what another leader has acknowledged.
             outcomes = await asyncio.gather(*sending, return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
@@ -170,7 +170,7 @@ class ClusterProducer:
         return None if all(results) else node
 
     async def _explain_disk(self, node: int) -> None:
-        """Notify once for each broker: a disk stays full until there is room, which may be longer than the command waits."""
+        """Notify once for each broker: a disk may stay full for longer than the command waits."""
         if self._notify is None or node in self._failed_disks:
             return
         self._failed_disks.add(node)

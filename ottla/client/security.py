@@ -20,18 +20,18 @@ from ottla.server.world import World
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-#: Further names that the file of a client usually has.
+#: A client's file usually has these names too.
 OTHERS = ("bootstrap.servers", "client.id", "group.id", "acks")
-#: A name this near to a known one is misspelt.
+#: A name that is at least this similar to a known one counts as misspelt.
 NEAR = 0.85
 NONCE_BITS = 130
 
 
 def check_names(properties: Mapping[str, str], path: str) -> None:
-    """Reject a misspelt name. Others that are not known stay unused: clients of all kinds share a file.
+    """Reject a misspelt name. Other unknown names are ignored: clients of all kinds share a file.
 
     Raises:
-        ClusterError: a name is nearly one of the connection's, or no name is of a client.
+        ClusterError: a name is similar to a property of connections, or the file has no property of a client.
     """
     known = {PROTOCOL, MECHANISM, JAAS, *OTHERS, *SSL, *SASL}
     unknown = sorted(properties.keys() - known)
@@ -45,7 +45,7 @@ def check_names(properties: Mapping[str, str], path: str) -> None:
 
 
 def peer_security(world: World, properties: Mapping[str, str], path: str) -> PeerSecurity:
-    """Return what the properties ask for; `path` is named in error messages.
+    """Return the security that the properties describe. Error messages name `path`.
 
     Raises:
         ClusterError: a property is missing, wrong or not served. The message never has the value of a secret.
@@ -70,7 +70,7 @@ def _text(default: Any) -> str | None:
 
 
 def _tls(world: World, values: Values) -> ClientTls:
-    # Imported late: a plaintext command would pay 60 ms for the libraries.
+    # Imported late: the libraries take 60 ms, which a plaintext command does not need.
     from ottla.server.tls.contexts import client_context
     from ottla.server.tls.stores import TlsProperties
 
@@ -120,7 +120,8 @@ def _wrong(path: str, what: str, hint: str | None) -> ClusterError:
 
 
 def client_properties(server_properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the properties of a client of the node's inter-broker listener, bootstrap.servers among them; None for a node that is no broker.
+    """Return the properties of a client that connects to the node's inter-broker listener, with bootstrap.servers; None for a
+    node that is no broker.
 
     Raises:
         ConfigError: the node would not start with these properties.

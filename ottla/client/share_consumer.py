@@ -1,7 +1,7 @@
 """A consumer that shares records with the other members of a share group (KIP-932).
 
-Each leader has a session with the member. A session's requests are numbered: the first is 0, the last -1, and a leader that
-does not know the number begins a session again. What a member has acquired and not acknowledged when its session ends is
+Each leader has a session with the member. A session's requests are numbered: the first is 0, the last -1. If a leader does not
+know the number, the session begins again. Records that a member has acquired and not acknowledged when its session ends are
 delivered to others.
 """
 
@@ -36,14 +36,14 @@ RECORDS_MAX = 500
 FIRST_EPOCH = 0
 LAST_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
-#: The member joins again as a new one.
+#: After these errors the member joins again as a new one.
 FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
-#: The session begins again.
+#: After these errors the session begins again.
 NO_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
 
 
 class Acknowledge(IntEnum):
-    """The outcome of an offset: it has no record (a marker has it), is done, to be delivered again, or given up."""
+    """The outcome of an offset: it has no record (a marker has it), is done, is to be delivered again, or is given up."""
 
     GAP = 0
     ACCEPT = 1
@@ -63,7 +63,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class _Session:
-    """The number of the next request to a leader, and the partitions that the leader knows to be fetched."""
+    """The number of the next request to a leader, and the partitions that the session at the leader has."""
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
@@ -106,7 +106,7 @@ class ShareConsumer:
         """Return the records that the next responses bring: none if no leader has records within half a second.
 
         Raises:
-            ClusterError: a topic cannot be read, or there is no such group protocol.
+            ClusterError: a topic cannot be read, or the broker has no share groups.
         """
         now_ms = self._cluster.world.clock.mono_ms()
         if self._member_epoch == FIRST_EPOCH or now_ms - self._heartbeat_ms >= self._interval_ms:
@@ -155,7 +155,7 @@ class ShareConsumer:
             if not self._leaders.known:
                 await self._leaders.start()
             rows = response.assignment.topic_partitions
-            if any(self._leaders.name_of(row.topic_id) is None for row in rows):  # created since the last look
+            if any(self._leaders.name_of(row.topic_id) is None for row in rows):  # created after the last look-up
                 await self._leaders.refresh()
             named = [(self._leaders.name_of(row.topic_id), row.partitions) for row in rows]
             self._assigned = {(name, index) for name, indexes in named if name is not None for index in indexes}
@@ -238,7 +238,7 @@ class ShareConsumer:
         return code not in NO_SESSION
 
     def _lost(self, node: int) -> None:
-        """The node did not answer, or does not lead any more: the next poll looks the leaders up."""
+        """Forget a node that did not answer or does not lead any more. The next poll looks the leaders up."""
         self._leaders.forget(node)
         self._sessions[node] = _Session()
 
@@ -279,7 +279,7 @@ def _acquired(topic: str, part: PartitionData) -> list[AcquiredRecords]:
 
 
 def _gaps(part: PartitionData, records: Iterable[AcquiredRecords]) -> list[int]:
-    """Return the acquired offsets that have no record: the leader keeps them locked until they are acknowledged, too."""
+    """Return the acquired offsets that have no record: the leader keeps these locked until they are acknowledged, too."""
     there = {row.record.offset for row in records}
     return [
         offset

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-#: A table that is that much behind its log, and does not say why, is one to look at.
+#: A table that is further behind its log, and gives no reason, is a trouble.
 LAG_S_MAX = 900.0
-#: What may be wrong with a table, the worst first: names of findings of `ottla doctor`.
+#: The troubles that a table may have, the worst first, as names of findings of `ottla doctor`.
 LOST, WAITS, BEHIND, NOT_MAINTAINED, REJECTS = (
     "table-lost-records", "table-waits", "table-behind", "table-not-maintained", "table-rejects"
 )  # fmt: skip
 
 
 class TableTrouble(NamedTuple):
-    """A trouble of a table, as a node knows it that leads partitions of its topic."""
+    """A trouble of a table, as one of the leaders of its topic's partitions knows it."""
 
     kind: str
     topic: str
@@ -22,7 +22,7 @@ class TableTrouble(NamedTuple):
 
 
 def troubles_of(state: Mapping[str, Any]) -> Iterator[TableTrouble]:
-    """Yield what is wrong with a table by its state. What a node has not said is not wrong."""
+    """Yield the troubles in a table's state. A field that the node has not sent is no trouble."""
     topic, at = str(state.get("topic")), f"at node {state.get('node')}"
     if lost := _number(state, "lost"):
         yield TableTrouble(

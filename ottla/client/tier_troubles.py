@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from ottla.client.failures import counted
 
-#: A segment that has been sealed for so long and is not copied, although nothing has failed, is one to look at.
+#: A segment that has been sealed for longer, and is not copied although nothing has failed, is a trouble.
 LAG_S_MAX = 900.0
-#: What may be wrong, the worst first: names of findings of `ottla doctor`.
+#: The troubles that copies may have, the worst first, as names of findings of `ottla doctor`.
 WAITS, BEHIND = "tier-waits", "tier-behind"
 
 
 class TierTrouble(NamedTuple):
-    """A trouble of the partitions of a topic, as the node knows it that leads them."""
+    """A trouble of the partitions of a topic that one node leads."""
 
     kind: str
     topic: str
@@ -23,7 +23,7 @@ class TierTrouble(NamedTuple):
 
 
 def tier_troubles(states: Iterable[Mapping[str, Any]]) -> Iterator[TierTrouble]:
-    """Yield what is wrong with the copies, once for all partitions of a topic that a node does not copy for the same reason."""
+    """Yield the troubles of the copies. Partitions of a topic that a node does not copy for the same reason are one trouble."""
     found: defaultdict[tuple[str, str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for state in states:
         reason, at = state.get("waits"), f"at node {state.get('node')}"

@@ -46,7 +46,7 @@ LATEST = -1
 EARLIEST = -2
 #: The first offset on the leader's disk, and the last one in remote storage (KIP-405).
 EARLIEST_LOCAL, LATEST_TIERED = -4, -5
-# DeleteRecords takes this offset for the high watermark: all committed records are deleted.
+# DeleteRecords takes this offset for the high watermark, so it deletes all committed records.
 HIGH_WATERMARK = -1
 # CreateTopics takes this count for the broker's num.partitions or default.replication.factor (KIP-464).
 BROKER_DEFAULT = -1
@@ -61,7 +61,10 @@ async def create_topic(
     *,
     validate_only: bool = False,
 ) -> CreatableTopicResult:
-    """Return the created topic's result; the failure has the broker's reason. `validate_only`: it is only checked whether it could be."""
+    """Return the created topic's result; the failure has the broker's reason.
+
+    With `validate_only` the broker only checks whether the topic could be created.
+    """
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -78,9 +81,9 @@ async def create_topic(
 async def create_own_topic(
     cluster: ClusterClient, prefix: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> str:
-    """Create a topic of the command's own, with a random name, which is returned.
+    """Create a topic with a random name for the command's own use, and return the name.
 
-    A topic of that name is this one: the response to a first attempt was lost, and the next broker says that it exists.
+    If a topic of that name exists, it is this one: the response to a first attempt was lost.
     """
     name = f"{prefix}{uuid_to_str(new_uuid(cluster.world.rng))}"
     try:
@@ -112,7 +115,7 @@ async def add_partitions(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Raise the number of partitions; `replicas` are those of each new one, which otherwise the controller chooses."""
+    """Raise the number of partitions; `replicas` are those of each new partition; without them the controller chooses."""
     cluster.doing = f"adding partitions to topic {name}"
     assignments = None
     if replicas is not None:
@@ -124,7 +127,7 @@ async def add_partitions(
 
 
 async def delete_records(cluster: ClusterClient, name: str, before: Mapping[int, int]) -> dict[int, int]:
-    """Delete what is before the given offsets (HIGH_WATERMARK: everything). Return the new first offsets."""
+    """Delete the records before the given offsets (HIGH_WATERMARK: all records). Return the new first offsets."""
 
     def build(part: list[int]) -> DeleteRecordsRequest:
         rows = [DeleteRecordsPartition(partition_index=index, offset=before[index]) for index in part]
@@ -140,7 +143,7 @@ async def delete_records(cluster: ClusterClient, name: str, before: Mapping[int,
 async def list_offsets(
     cluster: ClusterClient, name: str, timestamp: int, partitions: Iterable[int] | None = None, isolation_level: int = 0
 ) -> dict[int, int]:
-    """Return per partition the first offset at or after `timestamp` (or EARLIEST, LATEST); -1 where there is none."""
+    """Return for each partition the first offset at or after `timestamp` (or EARLIEST, LATEST). It is -1 if there is none."""
     rows = await list_places(cluster, name, timestamp, partitions, isolation_level)
     return {index: offset for index, (offset, _) in rows.items()}
 
@@ -148,7 +151,7 @@ async def list_offsets(
 async def tier_offsets(
     cluster: ClusterClient, name: str, which: int, partitions: Iterable[int] | None = None
 ) -> dict[int, int]:
-    """Return per partition the offset that is EARLIEST_LOCAL or LATEST_TIERED, as far as brokers know one: those from before KIP-405 do not."""
+    """Return for each partition the offset EARLIEST_LOCAL or LATEST_TIERED. Brokers from before KIP-405 know none."""
     try:
         found = await list_offsets(cluster, name, which, partitions)
     except Failure:
@@ -159,7 +162,7 @@ async def tier_offsets(
 async def list_places(
     cluster: ClusterClient, name: str, timestamp: int, partitions: Iterable[int] | None = None, isolation_level: int = 0
 ) -> dict[int, tuple[int, int]]:
-    """Return per partition the offset as `list_offsets`, and the leader epoch that the leader answers with it."""
+    """Return for each partition the offset, as `list_offsets` does, and its leader epoch."""
 
     def build(part: list[int]) -> ListOffsetsRequest:
         rows = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in part]
@@ -175,11 +178,11 @@ async def list_places(
 async def offsets_at(
     cluster: ClusterClient, name: str, option: str, text: str, first: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return per partition the offset that the text of an option means, never outside of `first` and `ends`: earliest, latest, an
-    offset, -N from the end, or a time, for which it is that of the first record at or after it.
+    """Return for each partition the offset that the text of an option means, within `first` and `ends`: earliest, latest, an
+    offset, -N from the end, or a time, which means the first record at or after it.
 
     Raises:
-        ClusterError: it is none of these.
+        ClusterError: the text is none of these.
     """
     if text in ("earliest", "latest"):
         return dict(first if text == "earliest" else ends)
@@ -204,7 +207,10 @@ async def end_offsets(cluster: ClusterClient, places: Iterable[TopicPartition]) 
 async def ask_leaders(
     cluster: ClusterClient, name: str, partitions: Iterable[int] | None, build: Callable[[list[int]], object]
 ) -> dict[int, Any]:
-    """Send `build(partitions)` to each leader and collect the results per partition; moved leaders are asked again."""
+    """Send `build(partitions)` to each leader and collect the results by partition.
+
+    If a leader has moved, the new one is asked.
+    """
     results: dict[int, Any] = {}
     doing = cluster.doing
     leaders = Leaders(cluster, [name])
@@ -265,7 +271,7 @@ PREFERRED, UNCLEAN = 0, 1
 async def alter_reassignments(
     cluster: ClusterClient, replicas: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, tuple[int, str | None]]:
-    """Begin to move each partition to the brokers, or cancel its move where they are None.
+    """Begin to move each partition to its brokers; None cancels its move.
 
     Return the error code and message of each; the move itself goes on when this returns.
 
@@ -290,7 +296,7 @@ async def alter_reassignments(
 async def list_reassignments(
     cluster: ClusterClient, places: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, OngoingPartitionReassignment]:
-    """Return the moves that go on, of all partitions for None."""
+    """Return the moves that go on; None means those of all partitions."""
     topics = None if places is None else [TopicPartitionIndexes(*row) for row in by_topic(places).items()]
     request = ListPartitionReassignmentsRequest(cluster.timeout_ms, topics)
     cluster.doing = "listing the moves of partitions"
@@ -300,7 +306,10 @@ async def list_reassignments(
 
 
 async def ongoing_reassignments(cluster: ClusterClient) -> dict[TopicPartition, OngoingPartitionReassignment]:
-    """Return all moves that go on; none where this user may not ask, or the broker is older than KIP-455, as Kafka's tools do."""
+    """Return all moves that go on.
+
+    If the user may not ask, or the broker is older than KIP-455, return none, as Kafka's tools do.
+    """
     try:
         return await list_reassignments(cluster)
     except BrokerTooOld:
@@ -334,9 +343,11 @@ def replication_factor(topic: MetadataResponseTopic, adding: Mapping[TopicPartit
 async def elect_leaders(
     cluster: ClusterClient, places: Iterable[TopicPartition] | None, election: int
 ) -> dict[TopicPartition, PartitionResult]:
-    """Elect the first replica that is in sync (PREFERRED), or any that is alive (UNCLEAN: records may be lost). None: all partitions.
+    """Elect as leader the first replica that is in sync (PREFERRED), or any that is alive (UNCLEAN: records may be lost).
 
-    Return the result of each partition; of all partitions only those whose leader changed, or could not.
+    None means all partitions.
+
+    Return the result of each partition. For None these are only the partitions whose leader changed or could not be elected.
     """
     topics = None if places is None else [TopicNamePartitions(*row) for row in by_topic(places).items()]
     request = ElectLeadersRequest(election, topics, cluster.timeout_ms)

@@ -26,7 +26,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-#: The transaction timeout of the producer that InitProducerId makes; it never begins a transaction.
+#: The transaction timeout in the command's InitProducerId. It never begins a transaction.
 TIMEOUT_MS = 60_000
 
 
@@ -39,15 +39,15 @@ class ListedTransaction(NamedTuple):
     state: str
 
 
-#: The states of a transaction that is open or ends. An id without a transaction counts as open since 1970 where brokers filter by time, as
-#: in Kafka.
+#: The states of a transaction that is open or ending. Where brokers filter by time, an id without a transaction counts as open
+#: since 1970, as in Kafka.
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 async def list_transactions(
     cluster: ClusterClient, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), open_ms_min: int = -1
 ) -> list[ListedTransaction]:
-    """Return the transactions of all coordinators, those that have been open for `open_ms_min` if it is not -1."""
+    """Return the transactions of all coordinators. If `open_ms_min` is not -1, return those that have been open for that long."""
     cluster.doing = "listing transactions"
     await cluster.metadata([])
     request = ListTransactionsRequest(list(states), list(producer_ids), duration_filter=open_ms_min)
@@ -100,7 +100,7 @@ async def describe_at(cluster: ClusterClient, node: int, transactional_ids: Iter
 
 
 async def abort_transaction(cluster: ClusterClient, transactional_id: str) -> None:
-    """Fence the producer of a transactional id: its open transaction is aborted, as a new producer of the id would do it."""
+    """Fence the producer of a transactional id: its open transaction is aborted, as by a new producer with the id."""
 
     async def ask() -> tuple[InitProducerIdResponse, int]:
         node = await cluster.coordinator(transactional_id, TRANSACTION_KEY_TYPE)
@@ -113,7 +113,7 @@ async def abort_transaction(cluster: ClusterClient, transactional_id: str) -> No
 
 
 class OpenProducer(NamedTuple):
-    """The producer of an open transaction, as its partition knows it."""
+    """The producer of an open transaction, as the partition's leader knows it."""
 
     producer_id: int
     producer_epoch: int
@@ -123,7 +123,7 @@ class OpenProducer(NamedTuple):
 async def describe_producers(
     cluster: ClusterClient, name: str, partitions: Iterable[int], broker: int | None = None
 ) -> dict[int, list[ProducerState]]:
-    """Return the producers of each partition that its leader knows, or the replica on `broker`."""
+    """Return the producers of each partition that its leader knows, or that the replica on `broker` knows."""
 
     def build(part: list[int]) -> DescribeProducersRequest:
         return DescribeProducersRequest([TopicPartitionIndexes(name, list(part))])
@@ -142,7 +142,7 @@ async def describe_producers(
 
 
 async def abort_by_marker(cluster: ClusterClient, place: TopicPartition, producer: OpenProducer) -> None:
-    """Write an abort marker into one partition, for a transaction of which no coordinator knows."""
+    """Write an abort marker into one partition, for a transaction that no coordinator knows."""
     name, index = place
     marker = WritableTxnMarker(
         producer.producer_id,

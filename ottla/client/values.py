@@ -1,13 +1,12 @@
 """Numbers, times, URLs and records as people write and read them.
 
-A record is one JSON line, the same way out (`ottla consume -o json`) and in (`ottla produce -i json`):
+A record is one JSON line, in the output (`ottla consume -o json`) as in the input (`ottla produce -i json`):
 
     {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000, "key": "k", "value": "v",
      "headers": [{"key": "trace", "value": "abc"}]}
 
-Bytes that are not UTF-8 stand under "key_base64" and "value_base64" instead. On the way in, offset and topic are
-ignored, headers may also be an object, and a key or value that is an object, list, number or boolean is written as
-compact JSON.
+Bytes that are not UTF-8 stand under "key_base64" and "value_base64" instead. In the input, offset and topic are ignored,
+headers may also be an object, and a key or value that is an object, list, number or boolean is written as compact JSON.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from ottla.client.errors import ClusterError
 from ottla.client.failures import Failure, Kind
 from ottla.protocol.records.record import NewRecord, Record
 
-#: Numbers of Python have no bound, those of the protocol have.
+#: Python's numbers have no bound, the protocol's have.
 INT8_MAX, INT16_MAX, INT32_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1
 INT64_MAX = 2**63 - 1
 _DIGITS = re.compile(r"-?[0-9]{1,19}")
 
 
 def number_in(text: str, low: int, high: int) -> int | None:
-    """Return the number that a text is in ASCII digits, None if it is none or not within the bounds."""
+    """Return the number that a text of ASCII digits stands for, or None if it is no number or out of bounds."""
     number = int(text) if _DIGITS.fullmatch(text) else None
     return number if number is not None and low <= number <= high else None
 
@@ -165,7 +164,8 @@ def check_registry(urls: str) -> None:
     """Check the value of --registry: addresses of HTTP, with commas between them.
 
     Raises:
-        Failure: one of them is none. A value without a schema's id would never ask it.
+        Failure: one of them is no such address. It is checked at the start, because values without a schema id never need the
+        registry.
     """
     for text in urls.split(","):
         if not is_url(text.strip()):
