@@ -1,1 +1,1 @@
-"""The command line: commands of `ottla`, stand-ins for the tools of Kafka, and the small client that both use."""
+"""The command line: the commands of `ottla`, and stand-ins for the tools of Kafka."""

@@ -5,10 +5,10 @@
     @app.command
     async def create(name: str, /, *, partitions: Annotated[int, Parameter(help="How many.")] = -1) -> None: ...
 
-A parameter before the `/` is an argument, by its place; one after the `*` is an option. Its annotation is `str`, `int`, `float`,
-`bool`, `Path`, a `Literal` of words, a list of these, or a group of options; None may be its default. A flag whose default is True
-is switched off by `--no-...`, and its help says what it does then. Annotations are read when a command line is parsed, and only
-those of the verb in it, so that a command pays for its own import alone. `ottla/cli/word_parser.py` parses, and
+A parameter before the `/` is an argument, which is known by its position; one after the `*` is an option. Its annotation is
+`str`, `int`, `float`, `bool`, `Path`, a `Literal` of words, a list of these, or a group of options; None may be its default. A
+flag whose default is True is switched off by `--no-...`, and its help says what it does then. Only the annotations of the verb
+in the command line are read, so that no other verb's imports take time. `ottla/cli/word_parser.py` parses, and
 `ottla/cli/help_page.py` prints.
 """
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Parameter(NamedTuple):
-    """Annotation of a parameter beside its type: the names of an option in place of its own, its help, a variable of the environment."""
+    """The annotation of a parameter beside its type: other names of its option, its help, and an environment variable."""
 
     name: str | tuple[str, ...] = ()
     help: str = ""
@@ -54,18 +54,18 @@ def option_group(cls: type[T]) -> type[T]:
 class CommandOption(NamedTuple):
     """An argument or an option of a verb."""
 
-    #: The parameter of the function, and in a group of options the field.
+    #: The parameter of the function. If it is a group of options, `field` is the group's field.
     parameter: str
     field: str | None
     group: type | None
-    #: How it is written; an argument has no names.
+    #: The spellings of an option; an argument has none.
     names: tuple[str, ...]
-    #: str, int, float, bool or Path; what each item of a list is.
+    #: str, int, float, bool or Path. For a list it is the type of an item.
     kind: type
-    #: The words that it takes, if they are few.
+    #: The words that it takes, if only some are valid.
     choices: tuple[str, ...]
     is_list: bool
-    #: MISSING if the command line must have it.
+    #: MISSING means that the command line must have it.
     default: object
     env_var: str
     help: str
@@ -80,7 +80,7 @@ class CommandOption(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return how messages and the help name it."""
+        """Return its name in messages and in the help."""
         return self.names[0] if self.names else (self.field or self.parameter).strip("_").upper().replace("_", "-")
 
 
@@ -95,7 +95,7 @@ class App:
         self.default_command: Callable[..., Any] | None = None
 
     def function(self, verb: str) -> Callable[..., Any]:
-        """Return the function of a verb; its module is imported if it is another one."""
+        """Return the function of a verb. If it is in another module, that module is imported."""
         found = self.verbs[verb]
         if isinstance(found, str):
             made: Callable[..., Any] = getattr(import_module(found), verb)
@@ -103,11 +103,11 @@ class App:
         return found
 
     def elsewhere(self, verb: str, module: str) -> None:
-        """Add a verb that is a function of another module, which needs more than the other verbs."""
+        """Add a verb whose function is in another module, because it imports more than the other verbs."""
         self.verbs[verb] = module
 
     def command(self, function: F, name: str | None = None) -> F:
-        """Add a verb, named as the function."""
+        """Add a verb that has the function's name."""
         self.verbs[name or function.__name__.strip("_").replace("_", "-")] = function
         return function
 
@@ -159,7 +159,7 @@ def _option(parameter: str, field: str | None, hint: Any, default: object, *, by
 
 
 def _unfolded(hint: Any) -> tuple[Parameter, Any]:
-    """Return what an annotation says beside its type, and the type without None."""
+    """Return the annotation's Parameter, and the type without None."""
     said = Parameter()
     while True:
         if get_origin(hint) is Annotated:

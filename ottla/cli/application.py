@@ -1,4 +1,7 @@
-"""Runs a command: parses its words, makes an event loop and a cluster client, and has the options of every command."""
+"""The run of a command: its words are parsed, an event loop and a cluster client are made.
+
+The options of every command are here too.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ T = TypeVar("T")
 
 
 def named(text: str | None) -> str | None:
-    """Return a text if the command line has it, None if it is that of the environment."""
+    """Return a text from the command line, or None if it comes from the environment."""
     return None if isinstance(text, FromEnvironment) else text
 
 
@@ -89,7 +92,7 @@ LISTING = ListingOptions()
 
 @option_group
 class Admin:
-    """The brokers' admin listeners, which a client has to know: brokers do not describe them."""
+    """Addresses of the brokers' admin listeners. The user has to name them, because brokers do not describe them."""
 
     admin: Annotated[
         list[str] | None,
@@ -103,7 +106,7 @@ class Admin:
     def addresses(self, cluster: ClusterClient) -> dict[int, str]:
         """Return the address of each broker's admin listener that is known. `cluster` has its metadata.
 
-        An `ottla dev` of this user has written its own down.
+        An `ottla dev` of this user has written its addresses to a file.
         """
         known = AdminAddresses(dict(map(parse_admin, self.admin or ())), self.admin_port, admin_listeners)
         return known.of(cluster.id, {node: host for node, (host, _) in cluster.brokers.items()})
@@ -113,7 +116,10 @@ ADMIN = Admin()
 
 
 def run(app: App, arguments: Sequence[str]) -> int:
-    """Parse and run; the exit code. A command that needs a verb shows its help without one, as a wrong usage."""
+    """Parse and run the command, and return its exit code.
+
+    A command without the verb that it needs shows its help, and ends as after a wrong usage.
+    """
     command, bound = parsed(app, arguments)
 
     def once() -> int:
@@ -130,14 +136,16 @@ def run(app: App, arguments: Sequence[str]) -> int:
 
 
 def parsed(app: App, arguments: Sequence[str]) -> tuple[Callable[..., Any], BoundArguments]:
-    """Return the function of a command, and what it is called with; that of the help if it is asked for or the verb is missing.
+    """Return the function of a command with its arguments.
+
+    If help is asked for or the verb is missing, it is the function that shows the help.
 
     Raises:
-        CommandFailed: the words are none that it takes.
+        CommandFailed: the command does not take these words.
     """
     words, function, rest = f"ottla {app.name}", app.default_command, list(arguments)
     leading: list[str] = []
-    if function is None:  # options before the verb are put behind it
+    if function is None:  # options before the verb are moved behind it
         leading, rest = leading_options(rest)
         if not rest or asks_for_help(rest[:1]):
             return partial(_show_help, app), BoundArguments(Signature(), OrderedDict())
@@ -159,7 +167,7 @@ def parsed(app: App, arguments: Sequence[str]) -> tuple[Callable[..., Any], Boun
 
 
 def _show_help(app: App, words: str = "", function: Callable[..., Any] | None = None) -> None:
-    from ottla.cli.help_page import command_help, verb_help  # for those who ask
+    from ottla.cli.help_page import command_help, verb_help  # imported late: only a call for help needs it
 
     print(command_help(app) if function is None else verb_help(words, function))
 
@@ -169,21 +177,23 @@ def _verb_is_missing(app: App, arguments: Sequence[str]) -> bool:
 
 
 def repeat(look: Callable[[], Coroutine[object, Never, None]], listing: ListingOptions) -> None:
-    """Run `look` once, or again and again with --watch: for a command that keeps something from one look to the next."""
+    """Run `look` once, or again and again with --watch. It is for commands that keep state between two runs of `look`."""
     if listing.watch:
         _watch(lambda: _run_coroutine(look()) or OK, listing.every)
     _run_coroutine(look())
 
 
 def _watch(look: Callable[[], int], every_s: float) -> Never:
-    from ottla.cli.watching import watch  # only few commands of a day are watched
+    from ottla.cli.watching import watch  # imported late: few calls of a command have --watch
 
     watch(look, every_s)
 
 
 def chosen(servers: str | None, path: str | None, context: str | None) -> tuple[str, dict[str, str], str | None]:
-    """Return the addresses, the client properties and their file. The command line wins over the environment, and both over the
-    context that is used: a context that is named over variables, and the addresses in a file that is named over OTTLA_BOOTSTRAP.
+    """Return the addresses, the client properties and their file.
+
+    The command line wins over the environment, and both win over the current context. A context that the command line names
+    wins over variables, and the addresses in a file that it names win over OTTLA_BOOTSTRAP.
 
     Raises:
         CommandFailed: there is no such context.
@@ -210,7 +220,7 @@ async def connect(
 ) -> AsyncIterator[ClusterClient]:
     """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout.
 
-    `properties` are those of the node whose file the command line names: then only they count.
+    `properties` come from the node's file that the command line names; then nothing else counts.
     """
     path: str | None = "the node's properties"
     if properties is not None:
@@ -218,7 +228,7 @@ async def connect(
     else:
         servers, properties, path = chosen(connection.bootstrap, connection.config, connection.context)
         if path is not None:
-            from ottla.client.security import check_names  # slow to import, and for files only
+            from ottla.client.security import check_names  # imported late: it is slow, and only a file needs it
 
             check_names(properties, path)
     if connection.timeout <= 0:
@@ -235,14 +245,15 @@ async def connect(
 def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:
     """Run the coroutine as asyncio.run does, but let Ctrl-C wait while the event loop is made or closed.
 
-    A loop that is half closed leaves tasks behind, of which asyncio would complain on standard error.
+    A half-closed loop leaves tasks behind, and asyncio would complain about them on standard error.
     """
     runner = asyncio.Runner()
     try:
         with _interrupt_held_back():
             runner.get_loop()
         return runner.run(coroutine)
-    except asyncio.CancelledError:  # an interrupt that came before the first step: asyncio forgets that it was one
+    # the interrupt came before the task's first step: asyncio forgets then that it was an interrupt
+    except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
         with _interrupt_held_back():
@@ -251,7 +262,7 @@ def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:
 
 @contextmanager
 def _interrupt_held_back() -> Iterator[None]:
-    """Hold an interrupt back that comes inside, and raise it at the end."""
+    """Hold back an interrupt that arrives in the block, and raise it at the block's end."""
     is_ours = threading.current_thread() is threading.main_thread()
     if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

@@ -1,4 +1,4 @@
-"""The plan of `ottla apply`: what has to change so that a cluster has what a file declares."""
+"""The plan of `ottla apply`: the changes by which a cluster gets what a file declares."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ottla.server.authorization.acl import AccessControlEntry
 
 
 class Shape(NamedTuple):
-    """The numbers of a topic."""
+    """The number of partitions and replicas of a topic."""
 
     partitions: int
     replication_factor: int
 
 
 class Setting(NamedTuple):
-    """The value that a setting has, and whether it has it from its own resource. A secret has no value."""
+    """The value of a setting, and whether it is set on the resource itself. A secret has no value."""
 
     value: str | None
     is_set: bool
@@ -32,10 +32,10 @@ class Setting(NamedTuple):
 
 @dataclass(slots=True)
 class Present:
-    """The present state of the declared resources in the cluster."""
+    """The present state of the resources that the file declares."""
 
     topics: dict[str, Shape] = field(default_factory=dict)
-    #: The settings by kind and name of their resource, then by name.
+    #: The settings by the type and name of their resource, then by the setting's name.
     settings: dict[tuple[str, str], dict[str, Setting]] = field(default_factory=dict)
     #: The SCRAM mechanisms of each user.
     users: dict[str, set[str]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Present:
 
 
 class Change(NamedTuple):
-    """One change: what it is about, in words, and how it is made."""
+    """One change: a sentence about it, and the function that makes it."""
 
     kind: str
     name: str
@@ -58,7 +58,7 @@ def plan(
     password: Callable[[str, DeclaredUser], str],
     acl_text: Callable[[AccessControlEntry], str],
 ) -> list[Change]:
-    """Return the changes, in the order in which they are made. A cluster that has all of it has none.
+    """Return the changes, in the order in which they are made. If the cluster has all that is declared, there are none.
 
     Raises:
         CommandFailed: a topic would need fewer partitions, or other replicas, or a user has no password.

@@ -1,4 +1,4 @@
-"""One look at a whole cluster for `ottla top`: by few requests to each broker, and one scrape of each admin listener."""
+"""One look at a whole cluster for `ottla top`. It takes few requests to each broker, and one scrape of each admin listener."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.protocol.messages.metadata import MetadataResponseTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.replica_sets import missing_replicas
 
-#: Groups whose offsets one request asks for.
+#: One request asks for the offsets of this many groups.
 GROUPS_AT_ONCE = 100
 SCRAPE_S_MAX = 5.0
 SHARE = "share"
@@ -33,7 +33,7 @@ Ends = dict[TopicPartition, int]
 
 
 async def look_at(cluster: ClusterClient, admin: Admin) -> TopLook:
-    """Read everything once; brokers that do not answer have no lag, groups or metrics of theirs.
+    """Read everything once; a broker that does not answer has no lag, groups or metrics.
 
     Raises:
         CommandFailed: no broker answers.
@@ -86,7 +86,7 @@ async def _scraped(address: str | None) -> list[AdminSample] | None:
 
 
 async def _ends(cluster: ClusterClient, topics: Iterable[MetadataResponseTopic]) -> Ends:
-    """Return the end of each partition, by one request to each leader."""
+    """Return the end of each partition. Each leader gets one request."""
     wanted: dict[int, dict[str, ListOffsetsTopic]] = {}
     for topic in topics:
         name = topic.name or ""
@@ -113,7 +113,7 @@ async def _ends(cluster: ClusterClient, topics: Iterable[MetadataResponseTopic])
 
 
 async def _directories(cluster: ClusterClient, look: TopLook) -> dict[TopicPartition, int]:
-    """Take the lag of each broker's replicas; return the bytes of each partition, of one replica."""
+    """Add the lag of each broker's replicas to the look. Return the bytes of each partition, counted for one replica."""
     sizes: dict[TopicPartition, int] = {}
 
     async def ask(node: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Command:
-    """No named tuple: `typing` takes half the time of `ottla --version`."""
+    """A command's module and summary. It is no named tuple: the import of `typing` takes half the time of `ottla --version`."""
 
     __slots__ = ("module", "summary")
 
@@ -78,5 +78,5 @@ COMMANDS = {
     "container": Command("ottla.cli.commands.container", "entry point of the container image"),
 }
 
-#: What scripts call.
+#: Commands that only scripts call.
 HIDDEN = {"complete": Command("ottla.cli.commands.completion", "print what can follow the words of a command line")}

@@ -1,7 +1,8 @@
 """Names of the cluster that complete a command line: of topics, groups, users, brokers, settings and the like.
 
-They come from the cluster that the words name, or from the context in use. Nothing is offered when it does not answer within
-a second: completion must not make a terminal wait, and never prints an error. A token's HMAC is a secret, and is not offered.
+They come from the cluster that the words name, or from the context in use. Nothing is offered if the cluster does not respond
+within a second: completion must not make a terminal wait, and never prints an error. A token's HMAC is a secret, and is not
+offered.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from ottla.server.quotas.clients import CLIENT_QUOTAS, CONNECTION_CREATION_RATE
 
 TIMEOUT_S = 1.0
 
-#: What a word names. PARTITION is TOPIC or TOPIC:NUMBER, BROKERS are ids with commas, NAMED depends on the kind before it.
+#: The kind of name that a word is. PARTITION is TOPIC or TOPIC:NUMBER, BROKERS are ids with commas, NAMED depends on the word
+#: before it.
 TOPIC, PARTITION, GROUP, USER, BROKER, BROKERS, TRANSACTION, CONTEXT, FEATURE = (
     "topic", "partition", "group", "user", "broker", "brokers", "transactional-id", "context", "feature",
 )  # fmt: skip
 NAMED, SETTING, QUOTA, OPERATION, RESOURCE = "named", "setting", "quota", "operation", "resource"
 
-#: The words behind a command and its verb, None if it has no verbs. The last one stands for all that follow.
+#: The kinds of the words that follow a command and its verb (None: it has no verbs). The last kind stands for all further
+#: words.
 PLACES: Mapping[tuple[str, str | None], Sequence[str]] = {
     ("produce", None): (TOPIC,),
     ("consume", None): (TOPIC,),
@@ -57,7 +60,7 @@ PLACES: Mapping[tuple[str, str | None], Sequence[str]] = {
     **{("acl", verb): (USER, OPERATION, RESOURCE) for verb in ("add", "remove", "why")},
     ("acl", "list"): (RESOURCE,),
 }
-#: The values of options.
+#: The kinds of the values of options.
 OPTION_VALUES = {
     "--group": GROUP,
     "--topic": PARTITION,
@@ -71,19 +74,19 @@ OPTION_VALUES = {
     "--led-by": BROKER,
     "--on": BROKER,
 }
-#: An option that has another meaning in other commands.
+#: These options have another meaning in these commands.
 VALUES_OF_ONE = {("move", "plan", "--to"): BROKERS, ("move", "run", "--to"): BROKERS}
-#: What KEY=VALUE begins with.
+#: In these commands a word is KEY=VALUE, and the name is its key.
 WITH_VALUE = {("config", "set"), ("quota", "set"), ("feature", "upgrade"), ("feature", "downgrade")}
 CONNECTION_OPTIONS = {"-b": "bootstrap", "--bootstrap": "bootstrap", "--config": "config", "--context": "context"}
 
 
 class AskedCompletion(NamedTuple):
-    """A word that is to be completed: where it stands, and what stands before it."""
+    """A word to complete: the command it belongs to, and the words before it."""
 
     command: str
     verb: str | None
-    #: The names of the option whose value it is; none if it belongs to no option.
+    #: The names of the option that the word is a value of; there are none if it belongs to no option.
     option: Sequence[str]
     #: The words before it that belong to no option.
     places: Sequence[str]
@@ -101,7 +104,7 @@ class AskedCompletion(NamedTuple):
         return kinds[min(len(self.places), len(kinds) - 1)]
 
     def connection(self) -> ConnectionOptions:
-        """Return where the cluster is, from the words and then from the environment."""
+        """Return the options of the connection, first from the words and then from the environment."""
         options = {name: os.environ.get(f"OTTLA_{name.upper()}") for name in CONNECTION_OPTIONS.values()}
         options |= {
             CONNECTION_OPTIONS[word]: value for word, value in pairwise(self.words) if word in CONNECTION_OPTIONS
@@ -110,7 +113,7 @@ class AskedCompletion(NamedTuple):
 
 
 def names_for(asked: AskedCompletion) -> list[str]:
-    """Return the names that can stand at the place of a word; none if the cluster does not answer."""
+    """Return the names that can stand in place of a word; none if the cluster does not respond."""
     kind, prefix = asked.kind, ""
     try:
         if kind == RESOURCE and ":" in asked.beginning:

@@ -2,7 +2,7 @@
 
     {"current": "prod", "contexts": {"prod": {"bootstrap": "kafka-1:9092", "config": "/home/me/prod.properties"}}}
 
-Passwords are not in it: they are in the files that it names.
+The file has no passwords: they are in the files of client properties.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ClientContext(NamedTuple):
 
 
 class Contexts(NamedTuple):
-    """All contexts of the user, and the name of the one that commands take."""
+    """All contexts of the user, and the name of the one that commands use."""
 
     current: str | None
     named: dict[str, ClientContext]
@@ -36,7 +36,7 @@ def path() -> str:
 
 
 def load() -> Contexts:
-    """Read the file; there are no contexts without one.
+    """Read the file. If it does not exist, there are no contexts.
 
     Raises:
         CommandFailed: it cannot be read, or was damaged.
@@ -73,10 +73,10 @@ def save(contexts: Contexts) -> None:
 
 
 def current(name: str | None) -> ClientContext:
-    """Return the context of this name; for None the current one, which is empty if there is none.
+    """Return the context of this name. None means the current one; it is empty if none is current.
 
     Raises:
-        CommandFailed: there is none of this name.
+        CommandFailed: there is no context of this name.
     """
     contexts = load()
     if name is None and contexts.current is None:

@@ -1,7 +1,9 @@
-"""The file of `ottla apply`: what a cluster shall have, in YAML. EXAMPLE is a whole one, and docs/GITOPS.md describes it.
+"""The file of `ottla apply`: it declares in YAML what a cluster is to have.
 
-Only what is declared is compared: nothing else is changed, and nothing is removed. A setting that is null is given back to its
-default. The password of a user is used when the user is created, because a cluster keeps no password to compare with.
+EXAMPLE is a complete file, and docs/GITOPS.md describes it.
+
+Only what is declared is compared: nothing else is changed, and nothing is removed. A setting with null gets its default back.
+The password of a user is used when the user is created, because a cluster keeps no password to compare with.
 """
 
 from __future__ import annotations
@@ -56,15 +58,15 @@ QUOTAS = (*CLIENT_QUOTAS, CONNECTION_CREATION_RATE)
 #: The name of a type's default, as in `ottla quota`.
 DEFAULT = "<default>"
 
-#: Setting -> value, None for its default.
+#: Setting -> value; None means its default.
 Settings = dict[str, str | None]
-#: The parts of an entity of quotas: type -> name, None for the default.
+#: The parts of a quota's entity, each with its type and its name; None means the type's default.
 Entity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTopic:
-    """A topic; None: what the cluster chooses."""
+    """A topic. Where the number of partitions or replicas is None, the cluster chooses."""
 
     partitions: int | None
     replication_factor: int | None
@@ -73,7 +75,7 @@ class DeclaredTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredUser:
-    """A user, and where the password is."""
+    """A user, and where its password is found."""
 
     mechanism: str
     password_env: str | None
@@ -95,8 +97,8 @@ def read_declared(text: str, path: str) -> DeclaredCluster:
     """Read a file.
 
     Raises:
-        CommandFailed: it is no YAML, or declares something that there is not; the message names the place in the file. Or this
-            platform has no PyYAML.
+        CommandFailed: the file is no YAML, or declares something that does not exist (the message names the place in the file),
+            or this platform has no PyYAML.
     """
     if reason := missing("yaml", "reading a declaration"):
         raise CommandFailed(reason, "install the distribution's python3-yaml")
@@ -198,7 +200,7 @@ def _settings(where: str, data: Any) -> Settings:
 
 
 def _value(where: str, value: Any) -> str | None:
-    """Return a value as Kafka's configurations have it."""
+    """Return a value as the text that Kafka's configurations have for it."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -216,7 +218,7 @@ def _named(where: str, data: Any, read: Callable[[str, Any], T]) -> dict[str, T]
 
 
 def _mapping(where: str, data: Any, known: tuple[str, ...] | None) -> Mapping[str, Any]:
-    """Return a mapping whose keys are among `known`, if they are limited."""
+    """Return a mapping. If `known` is given, its keys must be among these."""
     if not isinstance(data, dict):
         raise _wrong(where, f"a mapping is wanted, not {data!r}")
     for name in data:

@@ -22,13 +22,13 @@ BASE_PORT_DEFAULT = 9092
 
 
 def say(text: str) -> None:
-    """Say something on standard error, which may be a closed pipe or a file on a full disk: the nodes go on all the same."""
+    """Print a text to standard error. If that is a closed pipe or a file on a full disk, the nodes go on all the same."""
     with suppress(OSError):
         print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
 
 
 def print_ready(nodes: Sequence[LocalNode], node: LocalNode) -> None:
-    """Print that one of several nodes serves: a busy machine takes its time."""
+    """Print that one of several nodes serves, because on a busy machine the start takes some time."""
     if len(nodes) > 1:
         say(f"node {node.id} serves")
 
@@ -109,7 +109,7 @@ def print_nodes(
 
 
 def command() -> str:
-    """Return the command that starts `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
+    """Return the command that starts `ottla`. In a clone it is in a virtual environment that is not on the PATH."""
     script = os.path.abspath(sys.argv[0])
     if os.path.basename(script) != "ottla" or not os.access(script, os.X_OK):
         return "ottla"

@@ -1,4 +1,4 @@
-"""Where the replicas of brokers go when these are drained: one move for each of their partitions."""
+"""The targets of replicas when brokers are drained: one move for each partition on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.client.partitions import TopicPartition
 
 
 class Drain(NamedTuple):
-    """The new replicas of each partition that moves, and the partitions for which there is no other broker."""
+    """The new replicas of each partition that moves, and the partitions that no other broker can take."""
 
     moves: dict[TopicPartition, list[int]]
     stuck: list[TopicPartition]
@@ -22,10 +22,11 @@ def plan_drain(
     racks: Mapping[int, str | None],
     places: Collection[TopicPartition] | None = None,
 ) -> Drain:
-    """Move the replicas of all partitions, or of `places`, away from `brokers`. `racks` has the brokers that can take some.
+    """Move the replicas of all partitions, or of `places`, away from `brokers`. `racks` has the brokers that can take replicas.
 
-    A replica goes to a rack that has none of the partition yet if there is one, and there to the broker with the fewest
-    replicas. The place in the list stays, so that the new broker leads where the old one was preferred.
+    If there is a rack without a replica of the partition, a replica goes there, and within the rack to the broker with the
+    fewest replicas. The new broker takes the old one's position in the list, so that it becomes the preferred leader where the
+    old one was.
     """
     counts = Counter({each: 0 for each in racks if each not in brokers})
     counts.update(each for nodes in replicas.values() for each in nodes if each in counts)

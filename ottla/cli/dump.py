@@ -1,6 +1,6 @@
-"""Rows from the files of a partition's directory, for `ottla inspect`. Reads anything, changes nothing, needs no broker.
+"""Rows from the files of a partition's directory, for `ottla inspect`. It only reads, and needs no broker.
 
-A reader for people must get through broken files: what cannot be read becomes a row with a "problem".
+It goes on after errors: what cannot be read becomes a row with a "problem".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HIDDEN = "[hidden]"
 
 
 def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
-    """Batches, or their records, in order; the first thing that is no batch ends it with a problem row."""
+    """Yield the batches in order, or their records. At the first bytes that are no batch it ends, with a problem row."""
     with mapped_file(files, path) as view:
         yield from _dump_batches(view, path, records)
 
@@ -46,7 +46,7 @@ def _dump_batches(view: memoryview, path: str, records: bool) -> Iterator[Row]:
             else:
                 yield {"position": pos, "problem": fault.message}
             return
-        # The CRC does not cover the base offset: this is the only check that it gets.
+        # The CRC does not cover the base offset, so this is its only check.
         if batch.base_offset < next_offset:
             yield {"position": pos, "problem": f"base offset {batch.base_offset} where {next_offset} or more is due"}
         next_offset = batch.next_offset
@@ -170,7 +170,7 @@ def _decode_metadata(record: Record) -> Row:
 
 
 def _secrets(kind: str, shown: dict[str, object]) -> Iterable[str]:
-    """Return the fields that are passwords, or from which they could be guessed: a dump is shown to others."""
+    """Return the fields that are passwords, or that help to guess one: people show dumps to others."""
     if kind == "UserScramCredentialRecord":
         return ("salt", "storedKey", "serverKey")
     if kind == "ConfigRecord" and shown["value"] is not None:

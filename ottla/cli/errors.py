@@ -1,4 +1,4 @@
-"""The end of a command: its exit code, the failure with what to try, and standard output whose reader has gone."""
+"""The end of a command: its exit code, the failure with its remedy, and standard output whose reader has gone."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ OK = 0
 FAILED = 1
 USAGE = 2
 UNHEALTHY = 3
-TIMED_OUT = 124  # as timeout(1)
+TIMED_OUT = 124  # as in timeout(1)
 INTERRUPTED = 130  # as a shell reports SIGINT
 
 
 class CommandFailed(Failure):
-    """Ends a command with an exit code. `remedy` is in words of the command line."""
+    """The failure of a command, with its exit code. `remedy` is written for the command line."""
 
     def __init__(self, cause: str, remedy: str | None = None, exit_code: int = FAILED) -> None:
         super().__init__(cause, remedy)
         self.exit_code = exit_code
 
     def text(self) -> str:
-        """Return the text for standard error: the remedy is on a line of its own."""
+        """Return the text for standard error. The remedy has a line of its own."""
         return f"ottla: {self.cause}" + (f"\n  {self.remedy}" if self.remedy else "")
 
 
@@ -33,7 +33,7 @@ def need_extra(extra: str, what: str) -> None:
     Raises:
         CommandFailed: a package that the extra brings is not installed.
     """
-    from ottla.server.extras import lacking  # few commands need an extra
+    from ottla.server.extras import lacking  # imported late: few commands need an extra
     from ottla.server.installation import install
 
     if (package := lacking(extra)) is not None:
@@ -41,10 +41,10 @@ def need_extra(extra: str, what: str) -> None:
 
 
 class _Output:
-    """Whether the reader of standard output has gone, as of `ottla cluster health | head -1`.
+    """The state of standard output: its reader may have gone, as in `ottla cluster health | head -1`.
 
-    What is printed is dropped then, and the exit code is kept: a script that checks all codes of a pipe would otherwise read an
-    unhealthy cluster as a healthy one.
+    Then all further output is dropped, and the exit code is kept: a script that checks the exit codes of a whole pipe must not
+    take an unhealthy cluster for a healthy one.
     """
 
     is_dropped = False
@@ -57,7 +57,7 @@ class _Output:
             self.drop()
 
     def drop(self) -> None:
-        """Let all further output go nowhere. Python would raise the error again when it closes standard output."""
+        """Drop all further output. Otherwise Python would raise the error again when it closes standard output."""
         self.is_dropped = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,7 +1,9 @@
-"""The whole screen of a terminal, and keys as they are pressed: what was in the terminal comes back at the end, however that comes.
+"""The whole screen of a terminal, and keys as they are pressed.
 
-Ctrl-C, an exception, SIGTERM, a hang-up and Ctrl-\\ restore the screen, the cursor, and the echo of what is typed; so does Ctrl-Z until
-the program goes on. After `kill -9`, `reset` in the shell does.
+Whatever ends the program, the terminal's former content comes back.
+
+Ctrl-C, an exception, SIGTERM, a hang-up and Ctrl-\\ restore the screen, the cursor and the echo of keys. Ctrl-Z restores them
+too, until the program continues. After `kill -9` the user has to type `reset`.
 """
 
 from __future__ import annotations
@@ -16,21 +18,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-#: The screen beside the one that is there, without a cursor, and without lines that go on in the next one.
+#: The terminal's alternate screen, without a cursor and without wrapping of long lines.
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-#: What a terminal sends for keys that are no characters, in its two modes of arrow keys.
+#: The bytes that a terminal sends for keys without a character, in both modes of the arrow keys.
 SEQUENCES = {
     "\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left", "\x1bOA": "up", "\x1bOB": "down", "\x1bOC": "right",
     "\x1bOD": "left", "\x1b[5~": "page-up", "\x1b[6~": "page-down", "\t": "tab",
 }  # fmt: skip
-#: A key that changes nothing: the size of the terminal has changed.
+#: This key changes nothing: the size of the terminal has changed.
 RESIZED = ""
 KEYS_AT_ONCE = 1024
 
 
 def keys_in(typed: str) -> tuple[list[str], str]:
-    """Divide what a terminal sent into keys, each a character or a name; return also the beginning of one that is not complete."""
+    """Split bytes from a terminal into keys, each a character or a name. Return also the beginning of an incomplete one."""
     found: list[str] = []
     while typed:
         if any(sequence.startswith(typed) and sequence != typed for sequence in SEQUENCES):
@@ -42,7 +44,7 @@ def keys_in(typed: str) -> tuple[list[str], str]:
 
 
 class FullScreen:
-    """The screen of standard output; `keys` are those of standard input if it is a terminal. Used within `shown`."""
+    """The screen of standard output, to be used within `shown`. `keys` has the keys of standard input if that is a terminal."""
 
     def __init__(self) -> None:
         self.keys: asyncio.Queue[str] = asyncio.Queue()
@@ -53,10 +55,10 @@ class FullScreen:
 
     @contextmanager
     def shown(self) -> Iterator[FullScreen]:
-        """Show the screen, and at the end again what was there before."""
+        """Show the screen. At the end the former content is back."""
         loop = asyncio.get_running_loop()
         for number in ENDS:
-            if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
                 loop.add_signal_handler(number, self._end, number)
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
         loop.add_signal_handler(signal.SIGWINCH, self.keys.put_nowait, RESIZED)
@@ -86,14 +88,14 @@ class FullScreen:
         self._is_open = False
         if self._before is not None:
             with suppress(termios.error):  # the terminal is gone
-                # What was typed for this screen is not for the shell.
+                # Keys that were typed for this screen must not reach the shell.
                 termios.tcsetattr(sys.stdin.fileno(), termios.TCSAFLUSH, self._before)
         with suppress(OSError):
             sys.stdout.write(LEAVE)
             sys.stdout.flush()
 
     def _end(self, number: int) -> None:
-        """End as the signal does without a handler."""
+        """End as the signal would end the process without a handler."""
         self._close()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -110,7 +112,7 @@ class FullScreen:
             data = os.read(sys.stdin.fileno(), KEYS_AT_ONCE)
         except OSError:
             data = b""
-        if not data:  # a hang-up, whose signal may have been ignored: nohup
+        if not data:  # a hang-up: with nohup, its signal was ignored
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
             self.keys.put_nowait("q")
             return

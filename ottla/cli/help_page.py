@@ -1,4 +1,4 @@
-"""The help of a command: two columns, options by their short name first, long texts wrapped under themselves.
+"""The help of a command: two columns, options by their short name first, long texts wrapped within their column.
 
 `ottla start`, `dev`, `fork` and `container` are parsed by argparse; `ottla/processes/command_parser.py` gives them the same form.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from ottla.cli.app import App, CommandOption, options_of
 
 INDENT = 2
-#: A name that is wider has its text in the next line, as in argparse.
+#: A wider name has its text in the next line, as in argparse.
 NAMES_MAX = 28
 WIDTH_MAX = 120
 HELP_ROW = ("-h, --help", "Show this page.")
@@ -28,7 +28,7 @@ def command_help(app: App) -> str:
 
 
 def verb_help(words: str, function: Callable[..., Any]) -> str:
-    """Return the help of one verb, or of a command without verbs; `words` are what calls it."""
+    """Return the help of one verb, or of a command without verbs; `words` are the words that call it."""
     options = options_of(function)
     places = [option for option in options if not option.names]
     parts = {
@@ -94,7 +94,7 @@ def _text(option: CommandOption) -> str:
     if option.env_var:
         parts.append(f"[${option.env_var}]")
     if option.default is MISSING:
-        parts += ["[required]"] if option.names else []  # the usage line shows which arguments there have to be
-    elif option.default is not None and not option.is_flag:  # a flag says what it does, not that it is not given
+        parts += ["[required]"] if option.names else []  # the usage line shows which arguments are required
+    elif option.default is not None and not option.is_flag:  # the help of a flag says what happens if it is given
         parts.append(f"[default: {option.default}]")
     return " ".join(filter(None, parts))

@@ -75,14 +75,14 @@ OF_CODES: dict[int, str] = {
 
 
 def as_command_failed(failure: Failure) -> CommandFailed:
-    """Return what the command line says of a failure of any package."""
+    """Return the command line's text for a failure of any package."""
     if isinstance(failure, CommandFailed):
         return failure
     return CommandFailed(failure.cause, hint_of(failure), EXIT_CODES.get(failure.kind, FAILED))
 
 
 def hint_of(failure: Failure) -> str | None:
-    """Return what to try: words of the command line, or else those that the failure has itself."""
+    """Return the remedy in words of the command line, or else the failure's own."""
     if isinstance(failure, NoConnection) and (hint := _of_connection(failure)):
         return hint
     if isinstance(failure, StarInName) and failure.beginning is not None:
@@ -91,7 +91,7 @@ def hint_of(failure: Failure) -> str | None:
 
 
 def _of_connection(failure: NoConnection) -> str | None:
-    """Return what the lost channels and the time limit say; None if only the kind of the failure says something."""
+    """Return the hint from the lost channels and the time limit; None if only the failure's kind helps."""
     if failure.doing:
         return f"while {failure.doing}"
     hints = (hint for each in failure.lost if (hint := _lost(*each)) != NOTHING_THERE)
@@ -99,7 +99,7 @@ def _of_connection(failure: NoConnection) -> str | None:
 
 
 def _lost(fault: ChannelClosed, security: PeerSecurity, answered: bool) -> str:
-    """Return the hint for a lost channel: a listener that expects TLS or a login only closes the connection."""
+    """Return the hint for a lost channel: a listener that expects TLS or a login just closes the connection."""
     if isinstance(fault, SecurityRejected):
         return _rejected(str(fault))
     if isinstance(fault, AnotherProtocol):

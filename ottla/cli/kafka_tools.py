@@ -1,7 +1,7 @@
 """The stand-ins for Kafka's command-line tools: the names of their launchers, and their modules.
 
-The table stands outside of both packages, `commands` and `shims`, because either uses it: launchers of all names are written by
-`ottla shims`, and the module of one name is run by `python -m ottla.cli.shims`.
+The table stands outside of both packages, `commands` and `shims`, because both use it: `ottla shims` writes launchers of all
+names, and `python -m ottla.cli.shims` runs the module of one name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lag of a group over time: samples of `ottla group lag --watch`, the rate at which it falls, and its picture as SVG.
 
-Pure: times are given. A history is bounded: after `SAMPLES_MAX` every second sample is dropped, so that a watch of a week still has
-its whole course.
+It has no clock: callers pass the time. A history is bounded: after `SAMPLES_MAX` samples every second one is dropped, so that
+the samples of a week still cover the whole week.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.client.group_offsets import PartitionLag
 from ottla.client.partitions import TopicPartition
 
 SAMPLES_MAX = 1_000
-#: Lines of a chart that the eye keeps apart; the others are one grey line each.
+#: The colours of lines that are easy to distinguish. Further lines are grey.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 GREY = "#999999"
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 960, 420, 90, 50, 50, 220
@@ -32,7 +32,7 @@ class LagHistory:
         self._paces: dict[TopicPartition, Pace] = {}
 
     def add(self, now_ms: int, rows: Sequence[PartitionLag]) -> None:
-        """Take a look; `now_ms` is the time of day."""
+        """Add a sample; `now_ms` is the wall-clock time."""
         for row in rows:
             place = (row.topic, row.partition)
             self.lags.setdefault(place, [None] * len(self.times_ms))
@@ -51,12 +51,12 @@ class LagHistory:
             self.lags = {place: values[::2] for place, values in self.lags.items()}
 
     def consumed_per_s(self, place: TopicPartition) -> float | None:
-        """Return how many records a second the group commits; None before there are two looks."""
+        """Return how many records the group commits in a second; None with fewer than two samples."""
         pace = self._paces.get(place)
         return None if pace is None or len(self.times_ms) < 2 else round(pace.per_s, 1)
 
     def svg(self, group: str) -> str:
-        """Return the picture: bars of the partitions after one look, lines over time after several."""
+        """Return the picture: bars of the partitions for one sample, lines over time for several."""
         title = f"lag of group {group}"
         return self._lines(title) if len(self.times_ms) > 1 else self._bars(title)
 

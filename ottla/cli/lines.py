@@ -1,8 +1,8 @@
 """Lines of a file, a pipe or a terminal, without stopping the event loop.
 
-A daemon thread reads, one chunk ahead at most. asyncio's own threads would not do: they are waited for at the end, and
-a terminal without input would keep the command from ending with Ctrl-C. For the same reason the thread reads
-the bare descriptor: the interpreter's exit waits for the lock of a buffered one.
+A daemon thread reads, at most one chunk ahead. It is no thread of asyncio: asyncio waits for its threads at the end, so a
+command could not end by Ctrl-C while a terminal has no input. For the same reason the thread reads the bare descriptor: the
+interpreter's exit waits for the lock of a buffered file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of each chunk as it comes, without their ends; OSError when reading fails."""
+    """Yield the lines of each chunk as it arrives, without line ends. Raise OSError if reading fails."""
     loop = asyncio.get_running_loop()
     wanted = threading.Semaphore(1)
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
@@ -34,7 +34,7 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
                 loop.call_soon_threadsafe(chunks.put_nowait, data)
 
     threading.Thread(target=read, name="input", daemon=True).start()
-    parts: list[bytes] = []  # the parts of a line that is not complete
+    parts: list[bytes] = []  # the parts of an incomplete line
     while True:
         chunk = await chunks.get()
         wanted.release()

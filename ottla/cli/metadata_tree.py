@@ -1,7 +1,7 @@
 """The metadata of a cluster as a tree of directories and texts, from a snapshot or a segment of the metadata log.
 
-The names and texts are those of Kafka's metadata shell. Salts and keys of SCRAM credentials are in it, as there: it is made
-for those who can read the file anyway.
+The names and texts are those of Kafka's metadata shell. As in that shell, salts and keys of SCRAM credentials are in the tree:
+its users can read the file anyway.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.controller.metadata.topics import PartitionRegistration, TopicImage
     from ottla.server.authorization.acl import AccessControlEntry
 
-#: A directory, by names, or the text of a file.
+#: A directory with its entries by name, or the text of a file.
 Node: TypeAlias = "Mapping[str, Node] | str"
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -181,7 +181,7 @@ def _acl_text(entry: AccessControlEntry) -> str:
 
 
 def _quota_name(entity: Mapping[str, str | None]) -> str:
-    """Return `clientId(x)_user(y)`; Kafka prints the default entity as `null`, which names no directory that can be opened."""
+    """Return `clientId(x)_user(y)`. Kafka prints the default entity as `null`, and no directory of that name could be opened."""
     escaped = str.maketrans({"\\": "\\\\", "(": "\\(", ")": "\\)"})
     rows = [
         f"{QUOTA_NAMES[kind]}({name.translate(escaped)})" for kind, name in sorted(entity.items()) if name is not None

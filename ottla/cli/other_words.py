@@ -1,16 +1,17 @@
 """The words of a command line in another order or of another tool: options before the command, kcat's options, `describe topic`.
 
-Options before the command are put behind it. All else is a mistake whose hint has the words that were meant.
+Options before the command are moved behind it. Everything else is a mistake, and its hint has the words that were probably
+meant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-#: Options of many commands that take a value: they may stand before the command too, as in `ottla -b HOST:PORT topic list`.
+#: Options of many commands that take a value. They may also stand before the command, as in `ottla -b HOST:PORT topic list`.
 BEFORE_COMMAND = ("--bootstrap", "-b", "--config", "--context", "--timeout", "--output", "-o")
 
-#: Words that are no command, and the commands that do what is meant by them.
+#: Words that are no command of `ottla`, and the commands that were probably meant.
 MEANT = {
     "version": "`ottla --version`",
     "reassign": "`ottla move plan TOPIC --among 1,2,3`, then `ottla move run`",
@@ -27,7 +28,7 @@ MEANT = {
 #: Verbs of other tools.
 SAME_VERB = {"get": "list", "ls": "list", "show": "list", "rm": "delete", "new": "create", "add": "create"}
 
-#: What kcat does in each of its modes.
+#: The commands for kcat's modes.
 KCAT_MODES = {
     "-C": "`ottla consume {topic}`",
     "-P": "`ottla produce {topic}`",
@@ -40,7 +41,8 @@ _BOTH = {
     "-X": "a line of a file: --config FILE",
     "-r": "--registry URL",
 }
-#: kcat's options that are other ones here, by command. Of some the value shows that kcat's is meant.
+#: Options of kcat that have other names here, by command. Some of them exist here too; then the value shows whether kcat's is
+#: meant.
 KCAT_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "consume": _BOTH
     | {
@@ -61,7 +63,7 @@ _BY_VALUE: Mapping[str, Callable[[str], bool]] = {
 
 
 def leading_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options before the first word that is none of BEFORE_COMMAND, and the words from there on."""
+    """Return the options at the beginning that are in BEFORE_COMMAND, and the words after them."""
     at = 0
     while at < len(words) and words[at].partition("=")[0] in BEFORE_COMMAND:
         at += 1 if "=" in words[at] else 2
@@ -71,7 +73,7 @@ def leading_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def hint_of_command(
     words: Sequence[str], commands: Iterable[str], verbs_of: Callable[[str], Iterable[str]]
 ) -> str | None:
-    """Return what was meant by words of which the first is no command; None if nothing is known.
+    """Return the command that was probably meant by words whose first is no command; None if nothing is known.
 
     `verbs_of` gives the verbs of a command.
     """
@@ -88,7 +90,7 @@ def hint_of_command(
 
 
 def hint_of_option(command: str, words: Sequence[str]) -> str | None:
-    """Return which option of a command was meant by one of kcat's; None if there is none of these."""
+    """Return the option that was probably meant by one of kcat's; None if there is none of these."""
     options = KCAT_OPTIONS.get(command, {})
     for word, value in zip(words, [*words, ""][1:], strict=True):
         if word in KCAT_MODES and options:

@@ -1,6 +1,6 @@
-"""Prints rows: a table for people, JSON lines or YAML for programs. rich is imported only for a table on a terminal.
+"""The output of rows: a table for people, JSON lines or YAML for programs.
 
-Names and values come from the cluster, and with them whatever a producer has written: characters that steer a terminal are
+Names and values come from the cluster, and with them whatever a producer has written: control characters of terminals are
 escaped in all three forms.
 """
 
@@ -19,7 +19,10 @@ Row = Mapping[str, object]
 
 
 def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
-    """Print rows: as JSON or YAML every field of each row, as a table the columns. A pipe whose reader has gone gets the rest dropped."""
+    """Print rows: JSON and YAML have every field of each row, a table has the columns.
+
+    If the reader of a pipe has gone, the rest is dropped.
+    """
     try:
         _print(rows, columns, output)
     except BrokenPipeError:
@@ -45,12 +48,15 @@ def print_json(row: Row) -> None:
 
 
 def escaped_json(line: str) -> str:
-    """Return a line of JSON in which no character steers a terminal: the encoder leaves DEL, C1 and directions of writing as they are."""
+    """Return a line of JSON without control characters of terminals.
+
+    The encoder itself leaves DEL, C1 and directions of writing as they are.
+    """
     return line if line.isprintable() else "".join(map(_json_character, line))
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return the text with `\\x1b` in place of an escape character, and likewise for all that is not printable and not in `keep`."""
+    """Return the text with escapes such as `\\x1b` for all characters that are not printable and not in `keep`."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
@@ -62,7 +68,7 @@ def note(text: str) -> None:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Write a file as a whole or not at all: a full disk or Ctrl-C leaves the one that was there.
+    """Write a file as a whole or not at all: after a full disk or Ctrl-C the former file is still there.
 
     Raises:
         CommandFailed: it cannot be written.
@@ -80,7 +86,7 @@ def replace_file(path: str, data: bytes) -> None:
 
 
 def would(what: str) -> None:
-    """Note what a command would have changed without --dry-run."""
+    """Print what a command would have changed without --dry-run."""
     note(f"would {what}; nothing was changed (--dry-run)")
 
 
@@ -101,7 +107,7 @@ def _json_character(char: str) -> str:
 
 
 def _print_yaml(rows: Iterable[Row]) -> None:
-    from ottla.server.extras import missing  # it brings the engine of regular expressions
+    from ottla.server.extras import missing  # imported late: it needs the engine of regular expressions
 
     if reason := missing("yaml", "-o yaml"):
         raise CommandFailed(reason, "use -o json", USAGE)
@@ -112,7 +118,7 @@ def _print_yaml(rows: Iterable[Row]) -> None:
 
 
 def plain_table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
-    """Return the lines of a table with columns padded with blanks: what grep, awk and cut are used to."""
+    """Return the lines of a table whose columns are padded with blanks, for grep, awk and cut."""
     cells = [[_cell(column, row.get(column)) for column in columns] for row in rows]
     table = [[printable(column.upper().replace("_", "-")) for column in columns], *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -127,14 +133,14 @@ def _print_rich(rows: Iterable[Row], columns: Sequence[str]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         heading = column.upper().replace("_", "-")
-        table.add_column(heading, overflow="fold", min_width=len(heading))  # a heading in pieces is not readable
+        table.add_column(heading, overflow="fold", min_width=len(heading))  # a heading must not be broken into lines
     for row in rows:
         table.add_row(*(Text(_cell(column, row.get(column))) for column in columns))
-    Console().print(table)  # colourless by itself where NO_COLOR is set
+    Console().print(table)  # rich itself omits colours if NO_COLOR is set
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask at a terminal before something is lost. A script is not asked, and neither is who has passed --yes.
+    """Ask at a terminal before something is lost. A script is not asked, and with --yes a user is not asked either.
 
     Raises:
         CommandFailed: the answer is not yes.

@@ -1,4 +1,7 @@
-"""The problems of a cluster in ten lines: one for each kind of problem, with how many partitions have it.
+"""The problems of a cluster in ten lines: one line for each kind of problem, with the number of its partitions.
+
+One dead broker of three is a problem of each of its replicas: the list would have 980 lines, and the first one, with the cause,
+would not be visible.
 
 A dead broker of three is a problem of each of its replicas: 980 lines, and the one that says why has scrolled away.
 """
@@ -14,9 +17,9 @@ NAMED_MAX = 3
 
 
 def summary(problems: Sequence[Problem], is_whole: bool = False) -> tuple[list[Problem], int]:
-    """Return a row for each problem with the places that have it, LINES_MAX at most, and how many rows are left out.
+    """Return a row for each kind of problem with its places, at most LINES_MAX rows, and the number of rows that are left out.
 
-    The first rows are those that come first in `problems`: brokers, disks and the quorum are before their partitions.
+    The order is that of `problems`: brokers, disks and the quorum come before the partitions.
     """
     if is_whole:
         return list(problems), 0

@@ -1,7 +1,7 @@
-"""How far a long step is: what is done, at which rate, and the time that is left.
+"""The progress of a long step: the work that is done, its rate, and the time that is left.
 
-On a terminal one line is written again and again; otherwise each second has one JSON line. Both go to standard error, apart from
-the data, and a step that ends within a second prints nothing.
+On a terminal one line is written again and again; otherwise there is one JSON line a second. Both go to standard error, apart
+from the data, and a step that ends within a second prints nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.cli.output import printable
 from ottla.cli.units import duration_text, size_text
 from ottla.client.failures import plural
 
-#: The rate is that of the last seconds: a copy that begins slowly shall not promise a long end.
+#: The rate is measured over the last seconds: a copy that begins slowly must not predict a late end.
 WINDOW_MS = 10_000
 EVERY_MS = 1_000
 ON_TERMINAL_EVERY_MS = 200
@@ -24,7 +24,7 @@ ERASE_LINE = "\x1b[K"
 
 
 class Pace:
-    """Rate and remaining time, from what was done when. Times are monotonic milliseconds that the caller gives."""
+    """Rate and remaining time, from the progress at given times. Times are monotonic milliseconds from the caller."""
 
     def __init__(self, now_ms: int) -> None:
         self._samples: deque[tuple[int, float]] = deque([(now_ms, 0.0)])
@@ -41,7 +41,7 @@ class Pace:
         return max(0.0, last - first) * 1000 / (last_ms - first_ms) if last_ms > first_ms else 0.0
 
     def seconds_left(self, total: float) -> float | None:
-        """Return the seconds until `total`; None if nothing moves."""
+        """Return the seconds until `total` is reached; None without progress."""
         left = total - self._samples[-1][1]
         if left <= 0:
             return 0.0
@@ -49,7 +49,7 @@ class Pace:
 
 
 class ProgressLine:
-    """The progress of one step towards `total`, which may grow; None: it has no end. `unit` is "bytes", or what is counted."""
+    """The progress of one step towards `total`, which may grow; None means that the step has no end."""
 
     def __init__(
         self, what: str, total: float | None, unit: str, now_ms: int, stream: TextIO | None = None, done: float = 0
@@ -68,13 +68,13 @@ class ProgressLine:
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the line, so that a message after it begins at its own."""
+        """End the line, so that the next message begins on a new one."""
         if self._is_dirty:
             self._stream.write("\n")
             self._stream.flush()
 
     def update(self, done: float, now_ms: int, total: float | None = None) -> None:
-        """Take the work that is done by now, and show it if the last line is old enough."""
+        """Update the work that is done, and show it if the last line is old enough."""
         self.done, self.total = done, self.total if total is None else total
         self._pace.add(now_ms, done - self._before)
         if now_ms - self._shown_ms < (ON_TERMINAL_EVERY_MS if self._on_terminal else EVERY_MS):
@@ -88,7 +88,7 @@ class ProgressLine:
         self._stream.flush()
 
     def text(self) -> str:
-        """Return the line for people."""
+        """Return the progress as a line for people."""
         done, rate = self._amount(self.done), f"{self._amount(self._pace.per_s)}/s"
         if self.total is None:
             return f"{self.what}: {done}, {rate}"
@@ -98,7 +98,7 @@ class ProgressLine:
         return f"{self.what}: {done} of {self._amount(self.total)} ({share:.0%}), {rate}{ends}"
 
     def row(self) -> dict[str, object]:
-        """Return the fields for programs."""
+        """Return the progress as fields for programs."""
         left = self._seconds_left()
         return {
             "progress": self.what,

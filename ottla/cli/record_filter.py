@@ -1,4 +1,4 @@
-"""Which records `ottla consume` prints: filters on key, value and headers. A record must match all of them."""
+"""The filters of `ottla consume`, on key, value and headers. A record is printed if it matches all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Matches = Callable[[Record], bool]
 
 def record_filter(key: str | None, value: str | None, headers: Sequence[str]) -> Matches:
     """Return whether a record matches: `key` and `value` are regular expressions that are searched in the bytes, each of
-    `headers` is the NAME of a header that must be there, or NAME=REGULAR_EXPRESSION for its value.
+    `headers` is the NAME of a header that the record must have, or NAME=REGULAR_EXPRESSION for its value.
 
     A null key or value matches no expression.
 

@@ -6,7 +6,7 @@ r"""The format strings of `ottla consume --format`, in the spellings of kcat and
     \n \t \r \0 \\ and \xHH
 
 A key or value that is null has no bytes. Headers are NAME=VALUE with commas between them, as kcat prints them. On a terminal
-what a record contains is escaped (`terminal_bytes`), so that it cannot steer it; the format's own bytes are not.
+the bytes of records are escaped (`terminal_bytes`), so that they cannot control it. The format's own bytes are not escaped.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import printable
 from ottla.protocol.records.record import Record
 
-#: The bytes that a record has in the output; it is called with topic, partition and record.
+#: Returns the bytes of a record for the output. It is called with topic, partition and record.
 Write = Callable[[str, int, Record], bytes]
 
-#: Makes bytes of a record ready for where they are written.
+#: Returns bytes of a record, escaped if the output needs that.
 Plain = Callable[[bytes], bytes]
 
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
@@ -44,7 +44,7 @@ def _size(data: bytes | None) -> bytes:
     return b"-1" if data is None else b"%d" % len(data)
 
 
-#: The fields that take no form in braces.
+#: The fields that have no form in braces.
 FIELDS: dict[str, Write] = {
     "t": lambda topic, partition, record: topic.encode(),
     "p": lambda topic, partition, record: b"%d" % partition,
@@ -64,12 +64,12 @@ TIMES = "dT"
 
 
 def terminal_bytes(data: bytes) -> bytes:
-    """Return the bytes with `\\x1b` in place of an escape character, and likewise for all that is not printable, but line ends and tabs."""
+    """Return the bytes with escapes such as `\\x1b` for all that is not printable. Line ends and tabs stay."""
     return printable(data.decode("utf-8", "backslashreplace"), keep="\n\t").encode()
 
 
 def compile_format(text: str, plain: Plain = bytes) -> Write:
-    """Return the function that writes a record in this format; `plain` is what it does to keys, values and headers without a form.
+    """Return the function that writes a record in this format. `plain` is applied to keys, values and headers without a form.
 
     Raises:
         CommandFailed: the format has a letter or a form that is not known.
@@ -139,7 +139,7 @@ def _time(form: str, topic: str, partition: int, record: Record) -> bytes:
         return b"%d" % record.timestamp
     try:
         moment = datetime.fromtimestamp(record.timestamp / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # a producer may write any number
+    except (ValueError, OverflowError, OSError):  # a producer may have written any timestamp
         return b"%d" % record.timestamp
     return moment.strftime(form).encode("utf-8", "surrogateescape")
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, as groups and by their types; those of every command are in application.py."""
+"""Groups of options that several commands share, and types of options. application.py has the options of every command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.records.compression import CodecName
 from ottla.server.address import Address, NoAddress, parse_address
 
-#: The help of options that are a text for one cluster, and a list for several clusters of a console.
+#: The help of options that take one text for one cluster, and a list for a console of several clusters.
 ADMIN_HELP = "ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."
 ADMIN_PORT_HELP = "The port of all brokers' admin listeners at their hosts."
 REGISTRY_CONFIG_HELP = "A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."
@@ -23,20 +23,20 @@ CreatedReplicas = Annotated[
 Internal = Annotated[bool, Parameter(help="Internal topics too, such as __consumer_offsets.")]
 Partitions = Annotated[list[int] | None, Parameter(name=("--partition", "-p"), help="Default: all.")]
 PlacesOrAll = Annotated[list[str] | None, Parameter(help="TOPIC or TOPIC:PARTITION ...; default: all.")]
-#: `--key` beside `--cert`, whose help says what is served with it.
+#: The help of `--key`. The help of the `--cert` beside it says what is served.
 ServerKey = Annotated[str | None, Parameter(help="The key of the certificate in PEM.")]
 
 
 @option_group
 class TargetOptions:
-    """The cluster that is written to."""
+    """The cluster that records or metadata are written to."""
 
     to: Annotated[str | None, Parameter(help="Brokers of the target's cluster.")] = None
     to_config: Annotated[str | None, Parameter(help="Client properties for the target's cluster.")] = None
     to_context: Annotated[str | None, Parameter(help="The target's cluster, as `ottla context set` named it.")] = None
 
     def connection(self, source: ConnectionOptions) -> ConnectionOptions | None:
-        """Return how the target is reached, with the timeout of the source; None if no option names it."""
+        """Return how to reach the target, with the timeout of the source; None if no option names it."""
         if self == TARGET:
             return None
         return ConnectionOptions(self.to, self.to_config, self.to_context, source.timeout)
@@ -50,7 +50,7 @@ def check_pair(cert: str | None, key: str | None) -> None:
 
 @option_group
 class HttpsOptions:
-    """The certificate of what a command serves."""
+    """The certificate of a server that a command runs."""
 
     cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: serve HTTPS.")] = None
     key: ServerKey = None
@@ -59,7 +59,7 @@ class HttpsOptions:
         """Raise if only one of the two files is named.
 
         Raises:
-            CommandFailed: with what is missing.
+            CommandFailed: one of them is missing; it says which.
         """
         check_pair(self.cert, self.key)
 
@@ -68,10 +68,10 @@ TARGET, HTTPS = TargetOptions(), HttpsOptions()
 
 
 def read_address(option: str, text: str, *, is_own: bool = False) -> Address:
-    """Return the address of an option; that of a listener may have no host, and port 0.
+    """Return the address in an option. The address of a listener may have no host, and port 0.
 
     Raises:
-        CommandFailed: it is none.
+        CommandFailed: the text is no address.
     """
     try:
         return parse_address(text, any_host=is_own, port_min=0 if is_own else 1)

@@ -1,4 +1,6 @@
-"""The option `--story` of `group describe`, `topic describe` and `txn describe`: the last decisions, of all nodes that answer."""
+"""The option `--story` of `group describe`, `topic describe` and `txn describe`: the last decisions from all nodes that
+respond.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ async def listeners_of(cluster: ClusterClient, admin: Admin) -> dict[int, str]:
     """Return the addresses of the brokers' admin listeners.
 
     Raises:
-        CommandFailed: none is known.
+        CommandFailed: no address is known.
     """
     await cluster.metadata([])
     found = admin.addresses(cluster)
@@ -53,9 +55,10 @@ async def show_story(
     look: Callable[[], Awaitable[object]],
     output: str,
 ) -> None:
-    """Show the story that `ask` gets of the admin listeners; fails if none of them answers.
+    """Show the story that `ask` gets from the admin listeners. Fail if none of them responds.
 
-    What was deleted may still have a story. Without one `look` asks the cluster for the thing itself, and fails if there is none.
+    A group or topic that was deleted may still have a story. If there is no story, `look` asks the cluster for the group or
+    topic itself, and fails if it does not exist.
     """
     listeners = await listeners_of(cluster, admin)
     story = await ask(listeners)

@@ -1,4 +1,4 @@
-"""The options that commands over tables have in common: the location, and those of its store."""
+"""The options that commands about tables share: the location, and those of its store."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ StoreOptions = Annotated[
 
 
 def location_of(at: str | None) -> str:
-    """Return the location that is named, or the one of the only `ottla dev` that runs.
+    """Return the location from the option, or else that of the only `ottla dev` that runs.
 
     Raises:
-        CommandFailed: none is named, and none or several run.
+        CommandFailed: no location is given, and no `ottla dev` runs, or several do.
     """
     if at is not None:
         return at
@@ -44,7 +44,7 @@ def location_of(at: str | None) -> str:
 
 
 def store_options(given: Iterable[str] | None) -> dict[str, str]:
-    """Return the options of a store. Raises CommandFailed for a text that is none."""
+    """Return the options of a store. Raises CommandFailed for a text that is no option."""
     found = {}
     for each in given or ():
         name, separator, value = each.partition("=")

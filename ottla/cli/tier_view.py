@@ -1,4 +1,4 @@
-"""Columns of `ottla topic describe` for a topic with remote storage: where the disk begins, and how far the copies are."""
+"""Columns of `ottla topic describe` for a topic with remote storage: the first offset on the disk, and how far the copies are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIER_COLUMNS = ("local_offset", "remote_offset", "remote_bytes")
 
 
 class TierView(NamedTuple):
-    """Fields by partition, and what is wrong."""
+    """The fields of each partition, and the problems."""
 
     fields: dict[int, Row]
     troubles: list[str]
@@ -25,7 +25,7 @@ class TierView(NamedTuple):
 async def tier_view(
     cluster: ClusterClient, listeners: Mapping[int, str], name: str, partitions: Sequence[int]
 ) -> TierView:
-    """Ask the leaders for both ends (KIP-405), and the admin listeners, as far as they are known and answer, for the rest.
+    """Ask the leaders for both ends (KIP-405). Ask the admin listeners, if they are known, for the rest.
 
     `local_offset` is the first offset on the leader's disk, `remote_offset` the last one that is copied; null if the broker does not know it.
     """

@@ -1,6 +1,8 @@
-"""The screen of `ottla top`, and what keys change of it: which tables, the column that sorts, where in a long table, pause, help. Pure.
+"""The screen of `ottla top`, and what its keys change: the tables that are shown, the column that sorts, the position in a long
+table, pause and help.
 
-A narrow terminal gets fewer columns, and says how many are left out; no heading is cut. The column that sorts is always there.
+It has no I/O. A narrow terminal has fewer columns, and a note says how many are left out; no heading is cut. The column that
+sorts is always shown.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from ottla.cli.units import duration_text, size_text
 ALL, NODES, TOPICS, GROUPS = "all", "nodes", "topics", "groups"
 TABLES = {NODES: NODE_COLUMNS, TOPICS: TOPIC_COLUMNS, GROUPS: GROUP_COLUMNS}
 VIEWS = {"a": ALL, "n": NODES, "t": TOPICS, "g": GROUPS}
-#: Columns whose smallest or first value is the one to see first.
+#: Columns that are sorted with the smallest or first value at the top.
 ASCENDING = frozenset(("node", "topic", "group", "type", "state"))
-#: Columns of a table with the blanks between them.
+#: The blanks between two columns of a table.
 GAP = 2
 NAME_WIDTH_MIN = 12
-#: The lines of a page of PgUp and PgDn.
+#: PgUp and PgDn move by this many lines.
 PAGE = 10
 HELP = (
     ("q  Ctrl-C", "quit"),
@@ -38,13 +40,13 @@ KEYS = "h: help, q: quit"
 
 @dataclass(slots=True)
 class Sort:
-    """The column that sorts a table, and whether the largest value is first."""
+    """The column that sorts a table, and whether the largest value is at the top."""
 
     column: str
     descending: bool
 
     def sorted(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows in this order; of equal values as they came, and what is not known last."""
+        """Return the rows in this order. Rows with equal values keep their order, and unknown values come last."""
         known = [row for row in rows if row[self.column] is not None]
         unknown = [row for row in rows if row[self.column] is None]
 
@@ -64,7 +66,7 @@ class TopScreen:
     view: str = ALL
     is_paused: bool = False
     is_help: bool = False
-    #: The first row that is shown of a table that has the screen alone.
+    #: The first visible row, if one table has the whole screen.
     first: int = 0
     sorts: dict[str, Sort] = field(
         default_factory=lambda: {
@@ -75,7 +77,7 @@ class TopScreen:
     )
 
     def press(self, key: str) -> bool:
-        """Do what a key means, which may be nothing. Return False if it is the one that quits."""
+        """Handle a key; unknown keys do nothing. Return False for the key that quits."""
         if key == "q":
             return False
         if self.is_help:
@@ -108,12 +110,12 @@ class TopScreen:
             self.first = max(0, self.first + step)
 
     def lines(self, rows: Mapping[str, Sequence[Row]], height: int, width: int) -> list[str]:
-        """Return the lines below the head: as many rows of each table as there is room for, and how many more there are."""
+        """Return the lines below the heading: as many rows of each table as there is room for, and the number of further rows."""
         if self.is_help:
             return plain_table([{"key": key, "does": does} for key, does in HELP], ("key", "does"))
         if self.view != ALL:
             return self._alone(rows[self.view], height, width)
-        # A heading, what is left out, and a blank line of each table.
+        # Each table needs three more lines: a heading, the number of rows left out, and a blank line.
         room = shares([len(rows[name]) for name in TABLES], height - 3 * len(TABLES) + 1)
         found: list[str] = []
         for name, count in zip(TABLES, room, strict=True):
@@ -137,7 +139,7 @@ class TopScreen:
         return plain_table(shown, fitting(shown, TABLES[name], width, self.sorts[name].column))
 
     def status(self, width: int, rows: Mapping[str, Sequence[Row]]) -> str:
-        """Return the line that says what is shown: the order, the pause, columns without room, and the key for help."""
+        """Return the line about what is shown: the order, the pause, the number of hidden columns, and the key for help."""
         words = ["paused"] if self.is_paused else []
         names = list(TABLES) if self.view == ALL else [self.view]
         if self.view != ALL:
@@ -153,7 +155,10 @@ class TopScreen:
 
 
 def shares(counts: Sequence[int], room: int) -> list[int]:
-    """Divide `room` lines among tables of so many rows: what a short one does not need is for the others. Each has one at least."""
+    """Divide `room` lines among tables with these numbers of rows.
+
+    What a short table does not need goes to the others. Each table gets at least one line.
+    """
     found = [0] * len(counts)
     for done, index in enumerate(sorted(range(len(counts)), key=lambda index: counts[index])):
         found[index] = min(counts[index], max(1, room // (len(counts) - done)))
@@ -162,7 +167,9 @@ def shares(counts: Sequence[int], room: int) -> list[int]:
 
 
 def fitting(rows: Sequence[Row], columns: Sequence[str], width: int, wanted: str) -> list[str]:
-    """Return the columns that a screen has room for: the first one, the wanted one, and from the left what fits besides."""
+    """Return the columns that fit on the screen: the first one, the one that sorts, and from the left as many others as there
+    is room for.
+    """
     widths = {column: max(map(len, plain_table(rows, (column,)))) + GAP for column in columns}
     chosen = {columns[0], wanted}
     left = width + GAP - sum(widths[column] for column in chosen)
@@ -176,7 +183,7 @@ def fitting(rows: Sequence[Row], columns: Sequence[str], width: int, wanted: str
 
 
 def _shown(row: Row, name_width: int) -> Row:
-    """Return the row as people read it."""
+    """Return the row with its numbers as people read them."""
     found: dict[str, object] = {}
     for name, value in row.items():
         if isinstance(value, int | float) and name in SIZES:

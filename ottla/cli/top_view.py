@@ -1,7 +1,8 @@
-"""The tables of `ottla top`: rows of nodes, topics and groups out of two looks at a cluster. Pure.
+"""The tables of `ottla top`: rows of nodes, topics and groups, made of two looks at a cluster. They need no I/O.
 
-A number that is not known is None and a dash: without an admin listener, as with Apache Kafka, these are the bytes of topics and
-nodes a second, requests, loop and memory. Rates are those between the two looks; a counter that fell belongs to a node that restarted.
+An unknown number is None, and is shown as a dash. Without an admin listener, as with Apache Kafka, the unknown ones are bytes a
+second, requests, the loop and memory. Rates are those between the two looks. A counter that has become smaller belongs to a
+node that restarted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NODE_COLUMNS = (
 )  # fmt: skip
 TOPIC_COLUMNS = ("topic", "partitions", "behind", "records_per_s", "in_per_s", "out_per_s", "bytes")
 GROUP_COLUMNS = ("group", "type", "state", "lag", "consumed_per_s", "time_left")
-#: Shown as sizes.
+#: These columns are shown as sizes.
 SIZES = ("in_per_s", "out_per_s", "memory", "bytes")
 
 BYTES_IN, BYTES_OUT = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_server_brokertopicmetrics_bytesout_total"
@@ -30,7 +31,9 @@ WANTED = (BYTES_IN, BYTES_OUT, REQUESTS, TIMES, LOOP, CPU, MEMORY)
 
 @dataclass(slots=True)
 class TopicLook:
-    """A topic at one time: partitions, those with replicas out of sync or no leader, offsets and bytes of all partitions."""
+    """A topic at one time: its partitions, those with replicas out of sync or without a leader, and the offsets and bytes of
+    all partitions.
+    """
 
     partitions: int = 0
     behind: int = 0
@@ -40,7 +43,7 @@ class TopicLook:
 
 @dataclass(slots=True)
 class NodeLook:
-    """A broker at one time. `metrics` None: it has no admin listener, or that does not answer."""
+    """A broker at one time. `metrics` is None if it has no admin listener, or if that does not respond."""
 
     leaders: int = 0
     replicas: int = 0
@@ -48,7 +51,7 @@ class NodeLook:
     metrics: list[AdminSample] | None = None
 
     def total(self, name: str) -> float | None:
-        """Return the sum of a counter over its labels, but topics: the sample without a label is their sum."""
+        """Return the sum of a counter over its labels except topics: the sample without a topic is already their sum."""
         if self.metrics is None:
             return None
         found = [sample.value for sample in self.metrics if sample.name == name and "topic" not in sample.labels]
@@ -79,7 +82,7 @@ class GroupLook:
 
 @dataclass(slots=True)
 class TopLook:
-    """The cluster at one time, which is that of a monotonic clock."""
+    """The cluster at one time of a monotonic clock."""
 
     at_ms: int
     nodes: dict[int, NodeLook] = field(default_factory=dict)
@@ -87,7 +90,7 @@ class TopLook:
     groups: dict[str, GroupLook] = field(default_factory=dict)
 
     def rows(self, before: TopLook) -> dict[str, list[Row]]:
-        """Return the rows of nodes, topics and groups, the busiest topics and the most lag first."""
+        """Return the rows of nodes, topics and groups. The busiest topics and the groups with the most lag come first."""
         seconds = max(1, self.at_ms - before.at_ms) / 1000
         return {
             "nodes": [
@@ -129,7 +132,7 @@ class TopLook:
 
 
 def rate(now: float, before: float, seconds: float) -> float:
-    """Return how much a counter has grown in a second; 0 for one that began again."""
+    """Return the growth of a counter in a second; 0 if it has been reset."""
     return round(max(0.0, now - before) / seconds, 1)
 
 

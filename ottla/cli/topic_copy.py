@@ -1,12 +1,12 @@
-"""Copies a topic, also to another cluster: each record keeps its partition, offset, timestamp, key, value and headers.
+"""A copy of a topic, also in another cluster: each record keeps its partition, offset, timestamp, key, value and headers.
 
-A copy has no state of its own: the end of the target's partition is where it goes on, because offsets are the same. Offsets
-that have no record are taken by something else:
+A copy has no state of its own: it continues at the end of the target's partition, because offsets are the same. Offsets without
+a record are filled:
 
-    before the first offset of the source (retention)   empty records, which are deleted when the source's first offset is reached
-    in between (compaction, aborted records, markers)    markers of the end of no transaction, which no client ever sees
+    before the first offset of the source (retention)   with empty records, which are deleted when the source's first offset is
+    reached in between (compaction, aborted records, markers) with markers that end no transaction, which no client ever sees
 
-A target that has other records is never written to: the last record that both must have is compared.
+It never writes to a target with other records: it compares the last record that both must have.
 """
 
 from __future__ import annotations
@@ -34,25 +34,28 @@ from ottla.protocol.records.record import NewRecord, Record
 #: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TIMESTAMP_TYPE = "message.timestamp.type"
-#: With one of these errors the marker was not written, so that it may be sent again. After another error it may have been written.
+#: After one of these errors the marker was not written, and can be sent again. After other errors it may have been written.
 NOT_WRITTEN = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-#: Empty records between two looks at the clock.
+#: This many empty records are sent between two looks at the clock.
 FILLED_AT_ONCE = 20_000
 #: The record that fills a gap. It has an empty key, because compacted topics refuse records without a key.
 FILLER = NewRecord(b"", None, 0)
-#: The time between two looks at the target's end, which would show another producer.
+#: The time between two checks of the target's end, which show whether another producer writes there.
 CHECK_EVERY_MS = 10_000
 
 Took = Callable[[int], None]
 
 
 class TopicCopy:
-    """A copy of `source_topic` to `target_topic`. `start`, then `run`; `copied` counts the offsets that the target has got."""
+    """A copy of `source_topic` to `target_topic`.
+
+    Call `start`, then `run`. `copied` counts the offsets that the target has got.
+    """
 
     def __init__(
         self,
@@ -82,14 +85,14 @@ class TopicCopy:
         return sum(max(0, end - self.next[index]) for index, end in self.ends.items())
 
     async def look(self) -> None:
-        """Read where the source begins and ends; its end is that of finished transactions."""
+        """Read the first offset and the end of the source. Its end is the last stable offset."""
         async with limited(self.source):
             self.first = await topics.list_offsets(self.source, self.source_topic, topics.EARLIEST)
             self.ends = await topics.list_offsets(self.source, self.source_topic, topics.LATEST, None, READ_COMMITTED)
         self.next = dict.fromkeys(self.ends, 0)
 
     async def create_target(self, replication_factor: int, *, validate_only: bool) -> bool:
-        """Create the target with the partitions and settings of the source, unless it is there. Return whether it was missing.
+        """Create the target with the partitions and settings of the source, unless it exists. Return whether it was missing.
 
         Raises:
             CommandFailed: the target has other partitions, or cannot be created.
@@ -119,7 +122,7 @@ class TopicCopy:
         return True
 
     async def start(self) -> None:
-        """Find out where the target's partitions end, and check that what they have is the source's.
+        """Find the ends of the target's partitions, and check that their records are the source's.
 
         Raises:
             CommandFailed: the target has records that the source has not, or no permission.
@@ -138,7 +141,7 @@ class TopicCopy:
         """Copy until the end of the source that `look` has found, or with `follow` until the task is cancelled.
 
         Raises:
-            CommandFailed: the source or target cannot be reached, is full, or has got records of another producer.
+            CommandFailed: the source or target cannot be reached, is full, or has records of another producer.
         """
         for index in self.ends:
             await self._fill_beginning(index, took)
@@ -169,7 +172,7 @@ class TopicCopy:
             self._take(len(run), took)
 
     async def _fill_beginning(self, index: int, took: Took) -> None:
-        """Take the offsets before the first of the source."""
+        """Fill the offsets before the first one of the source."""
         first = self.first[index]
         if self.next[index] >= first:
             return
@@ -185,7 +188,7 @@ class TopicCopy:
             await topics.delete_records(self.target, self.target_topic, {index: first})
 
     async def _mark(self, index: int, count: int, took: Took) -> None:
-        """Take offsets by markers: no reader of the partition sees them.
+        """Fill offsets with markers: no reader of the partition sees them.
 
         Raises:
             CommandFailed: no permission for ClusterAction, or it is not known whether a marker was written.
@@ -245,7 +248,7 @@ class TopicCopy:
                 raise self._other(index, f"has another record at offset {last[index]}")
 
     async def _check_end(self, *, now: bool = False) -> None:
-        """Check from time to time that nothing else is written to the target."""
+        """Check from time to time that no one else writes to the target."""
         now_ms = self.target.world.clock.mono_ms()
         if not now and now_ms - self._checked_ms < CHECK_EVERY_MS:
             return
@@ -273,7 +276,7 @@ def _runs(records: list[Record]) -> Iterator[list[Record]]:
 
 
 async def _records_at(cluster: ClusterClient, name: str, offsets: Mapping[int, int]) -> dict[int, Record]:
-    """Return the records at these offsets; none where there is something else, such as a marker."""
+    """Return the records at these offsets. An offset has none if it is taken by a marker, for example."""
     found: dict[int, Record] = {}
     if not offsets:
         return found
@@ -288,7 +291,7 @@ async def _fetched(cluster: ClusterClient, consumer: Consumer) -> AsyncIterator[
     """Yield what the consumer fetches. If records that should come do not come in time, the failure names their cluster."""
     try:
         async for consumed in consumer.fetch():
-            if consumer.recreated:  # its offsets are those of other records now
+            if consumer.recreated:  # its offsets now belong to other records
                 raise CommandFailed(
                     f"topic {consumed.topic} was deleted and created again while it was copied",
                     "what was copied is of the deleted topic: copy to another name",
@@ -300,7 +303,7 @@ async def _fetched(cluster: ClusterClient, consumer: Consumer) -> AsyncIterator[
 
 @asynccontextmanager
 async def limited(cluster: ClusterClient) -> AsyncIterator[None]:
-    """Limit the time of one step at one of the two clusters, which the failure names."""
+    """Limit the time of a step at one of the two clusters. The failure names that cluster."""
     try:
         async with cluster.limit():
             yield

@@ -1,4 +1,4 @@
-"""Sizes, times and rates as people read them: in tables. JSON and YAML have bytes and milliseconds."""
+"""Sizes, times and rates as people read them, for tables. JSON and YAML have bytes and milliseconds."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def duration_text(seconds: float) -> str:
 
 
 def cell_text(column: str, value: float) -> str:
-    """Return a number of a table as its column means it: `bytes`, `free_bytes` and `bytes_moved` are sizes."""
+    """Return a number of a table by its column: `bytes`, `free_bytes` and `bytes_moved` are sizes."""
     return size_text(value) if "bytes" in column.split("_") and value >= 0 else str(value)
 
 
 def setting_text(name: str, value: str | None) -> str | None:
-    """Return the value of a setting or quota, and behind a large one what it is: `604800000 (7 d)`, `1073741824 (1 GiB)`."""
+    """Return the value of a setting or quota. A large one is explained: `604800000 (7 d)`, `1073741824 (1 GiB)`."""
     if value is None or not value.isdecimal():
         return value
     number, unit = int(value), name.replace("_", ".").split(".")
@@ -50,7 +50,7 @@ def setting_text(name: str, value: str | None) -> str | None:
 
 
 def _exact_duration(seconds: float) -> str:
-    """Return up to three parts; less than a second is milliseconds."""
+    """Return a duration in up to three parts; one below a second is in milliseconds."""
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     parts, left = [], seconds
@@ -63,7 +63,7 @@ def _exact_duration(seconds: float) -> str:
 
 
 def _exact_size(number: int) -> str:
-    """Return a size in powers of 1024 if it is one without a remainder, and else in powers of 1000."""
+    """Return a size in powers of 1024 if it is a whole number of them, or else in powers of 1000."""
     count, at = number, 0
     while count and count % 1024 == 0 and at < len(_BINARY) - 1:
         count, at = count // 1024, at + 1

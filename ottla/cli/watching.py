@@ -1,7 +1,7 @@
-"""Shows what a command prints again and again: `--watch` of everything that lists.
+"""The option `--watch` of all commands that list something: it runs the command again and again, and shows what it prints.
 
-Each look is a run of the command with a connection of its own, so that a cluster that goes away and comes back is shown as what it is:
-an error, and then its rows again. On a terminal the last look is replaced; a pipe gets one look after the other.
+Each look is a run of the command with its own connection. If the cluster becomes unreachable, there is an error, and later
+there are rows again. On a terminal a look replaces the one before; in a pipe one follows the other.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ottla.cli.hints import as_command_failed
 from ottla.cli.output import printable
 from ottla.client.failures import Failure
 
-#: Home, and erase to the end: without a flash between two looks.
+#: Home, and erase to the end: so nothing flashes between two looks.
 HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 EVERY_S_MIN = 0.1
 
 
 def watch(look: Callable[[], int], every_s: float) -> NoReturn:
-    """Call `look` until Ctrl-C, and show what it prints.
+    """Run `look` until Ctrl-C, and show what it prints.
 
     Raises:
         BrokenPipeError: the reader has gone.
@@ -48,7 +48,7 @@ def watch(look: Callable[[], int], every_s: float) -> NoReturn:
 
 
 def screen(lines: list[str], height: int, width: int) -> str:
-    """Return the lines as a screen shows them, and in the last one how many more there are."""
+    """Return the lines that fit on the screen. If some do not fit, the last line says how many."""
     if len(lines) > height > 0:
         lines = [*lines[: height - 1], f"... {len(lines) - height + 1} more lines"]
     return "".join(f"{line[:width]}{ERASE_LINE}\n" for line in lines)

@@ -1,7 +1,8 @@
-"""Parses the words of a command line by the parameters of a verb (`ottla/cli/app.py`).
+"""The parser of a command line's words, by the parameters of a verb (`ottla/cli/app.py`).
 
-An option may stand before and behind arguments, once, or several times if it is a list. Its value is the next word or stands behind
-`=`; short flags may be written together, and a short option with its value. A word behind `--` is an argument whatever it begins with.
+An option may stand before or after arguments, and several times if it is a list. Its value is the next word or follows `=`.
+Short flags may be written together, and a short option together with its value. A word after `--` is an argument, whatever it
+begins with.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HELP = ("--help", "-h")
 
 
 class FromEnvironment(str):
-    """The text of a variable of the environment: what the command line names wins over it."""
+    """The text of an environment variable. The command line wins over it."""
 
 
 def asks_for_help(words: Sequence[str]) -> bool:
@@ -34,15 +35,15 @@ def asks_for_help(words: Sequence[str]) -> bool:
 
 
 def is_option(word: str) -> bool:
-    """Return True if a word begins as an option does; `-` and negative numbers do not."""
+    """Return whether a word begins as an option does; `-` and negative numbers do not."""
     return word.startswith("-") and word != "-" and not word[1:2].isdigit() and word[1:2] != "."
 
 
 def bind(function: Callable[..., Any], words: Sequence[str]) -> BoundArguments:
-    """Return what a verb is called with.
+    """Return the arguments that a verb is called with.
 
     Raises:
-        CommandFailed: the words are none that it takes; without a hint if it has none of its own.
+        CommandFailed: the verb does not take these words. The failure may have no hint.
     """
     reader = _Reader(options_of(function))
     reader.read(words)
@@ -50,7 +51,7 @@ def bind(function: Callable[..., Any], words: Sequence[str]) -> BoundArguments:
 
 
 class _Reader:
-    """The values that the words of one command line give to its options."""
+    """A reader of one command line: it collects the values of options."""
 
     def __init__(self, options: Sequence[CommandOption]) -> None:
         self._options = options
@@ -73,7 +74,7 @@ class _Reader:
         self._read_environment()
 
     def bound(self, function: Callable[..., Any]) -> BoundArguments:
-        """Return the call with the values that were read; what was not given has its default."""
+        """Return the call with the values that were read. Missing options have their defaults."""
         call = BoundArguments(signature(function), OrderedDict())
         groups: dict[str, tuple[type, dict[str, Any]]] = {}
         for option in self._options:

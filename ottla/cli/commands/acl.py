@@ -46,7 +46,7 @@ COLUMNS = ("permission", "user", "operation", "resource", "pattern", "host")
 
 @option_group
 class Form:
-    """The form of an entry: what it does, which names it is about, and the client's address."""
+    """The form of an entry: whether it allows or denies, which names it is about, and the client's address."""
 
     deny: Annotated[bool, Parameter(help="Deny instead of allow.")] = False
     prefixed: Annotated[bool, Parameter(help="The name is the beginning of the names that are meant.")] = False

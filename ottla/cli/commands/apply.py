@@ -28,7 +28,7 @@ app = App(
 )
 
 COLUMNS = ("kind", "name", "change")
-#: The source of a setting that its own resource has: topic, broker, cluster default, client metrics, group.
+#: The sources of a setting that is set on the resource itself: topic, broker, cluster default, client metrics, group.
 OWN_SOURCES = {"topic": (1,), "broker": (2, 3), "client-metrics": (7,), "group": (8,)}
 
 main = partial(run, app)
@@ -99,7 +99,7 @@ async def _without_own_configs(cluster: ClusterClient, wanted: DeclaredCluster) 
 
 
 async def _present(cluster: ClusterClient, wanted: DeclaredCluster) -> Present:
-    """Read what the cluster has of what is declared; other sections need no permission."""
+    """Read the cluster's state of what is declared. Sections that are not declared are not read, and need no permission."""
     present = Present()
     if wanted.topics:
         topics = (await cluster.metadata(None)).topics

@@ -127,7 +127,7 @@ async def remove(
         while broker in found and not found[broker].is_fenced:
             if await answers(cluster, broker):
                 raise CommandFailed(f"broker {broker} is running", "stop it first: it would register again")
-            # Other brokers replay its fencing a moment after it has stopped; after an accident its session has to end first.
+            # Other brokers replay its fencing a moment after a clean stop. After a crash its session has to end first.
             cluster.doing = f"waiting for the controller to fence broker {broker}, which does not answer"
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
             found = {row.broker_id: row for row in (await describe_cluster(cluster)).brokers}

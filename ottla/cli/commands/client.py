@@ -1,4 +1,4 @@
-"""The command `ottla client`: list. It reads the admin listeners, because Kafka has no API for the clients that push metrics."""
+"""The command `ottla client list`. It reads the admin listeners, because Kafka has no API for the clients that push metrics."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App("cluster", "The cluster: who is in it, and is it healthy.")
 
-#: Replicas join the ISR within a second of having caught up.
+#: The second look is so much later: replicas join the ISR within a second after they have caught up.
 AGAIN_SECONDS = 1.0
 INFO_COLUMNS = ("broker", "host", "port", "rack", "roles", "fenced")
 
@@ -114,7 +114,7 @@ def _show(problems: list[Problem], verbose: bool, output: str) -> None:
 
 
 async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
-    """Return the effects of a stop. A broker that goes away meanwhile is a reason to wait, too."""
+    """Return the effects of a stop. If a broker cannot be reached meanwhile, that is a reason to wait, too."""
     try:
         return await effects_of_stop(cluster, node_id)
     except NoConnection as fault:
@@ -131,7 +131,7 @@ def _node(text: str, as_itself: bool) -> tuple[int, dict[str, str] | None]:
         raise CommandFailed(f"{text} is neither the id of a node nor a file with node.id", None, USAGE)
     if not as_itself:
         return int(found), None
-    from ottla.client.security import client_properties  # slow to import, and for files only
+    from ottla.client.security import client_properties  # imported late: it is slow, and only a file needs it
 
     try:
         return int(found), client_properties(properties)

@@ -1,7 +1,7 @@
 """The commands `ottla completion SHELL`, which prints a shell's script, and `ottla complete WORDS`, which that script calls.
 
-What can stand at a place comes from the command's own parameters: verbs, options, and the values that an option has. What is
-a name of the cluster, and of what, is in `ottla/cli/completed_names.py`.
+Verbs, options and fixed values are completed from the command's own parameters. `ottla/cli/completed_names.py` says which words
+are names in the cluster.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ottla.cli.command_table import COMMANDS
 from ottla.cli.word_parser import HELP, is_option
 
 SCRIPTS = {
-    # bash divides words at ":" and "=" too, as in topic:NAME: the line is divided at blanks here, and what bash has in
-    # front of its own last word is taken off. Names are quoted, because anyone who may create a group has named it.
+    # bash divides words at ":" and "=" too, as in topic:NAME. So the script divides the line at blanks, and takes the part
+    # before bash's own last word off again. Names are quoted, because a user who may create a group may give it any name.
     "bash": r"""_ottla() {
     local line="${COMP_LINE:0:COMP_POINT}" last found
     local -a words
@@ -48,7 +48,7 @@ print_script = partial(run, app)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one of both commands: `complete` has the words of a command line behind a --."""
+    """Run one of the two commands. `complete` gets the words of a command line after `--`."""
     if list(arguments[:1]) == ["--"]:
         for found in candidates(list(arguments[1:])):
             print(found)
@@ -65,7 +65,7 @@ def completion(
 
 
 def candidates(words: list[str]) -> list[str]:
-    """Return what can stand in place of the last word, which may be empty or a beginning."""
+    """Return the words that can replace the last one, which may be empty or incomplete."""
     *before, beginning = words or [""]
     possible = set(_possible(before, beginning))
     return sorted(found for found in possible if found.startswith(beginning) and found.isprintable())
@@ -98,7 +98,7 @@ def _possible(before: list[str], beginning: str) -> Iterable[str]:
     from ottla.cli.completed_names import (
         AskedCompletion,
         names_for,
-    )  # the clients of a cluster, which other words need not
+    )  # imported late: only names in the cluster need its client
 
     return names_for(AskedCompletion(command, verb, option.names if option else (), places, beginning, rest))
 

@@ -117,7 +117,10 @@ async def _change(
 async def _defaults(
     cluster: ClusterClient, kind: str, resource: str, removed: list[DescribeConfigsResourceResult]
 ) -> dict[str, str | None]:
-    """Return the values that settings have once they are removed, if the broker has applied the change within a second."""
+    """Return the values that settings have after they were removed.
+
+    It waits up to a second until the broker has applied the change.
+    """
     sources = {entry.name: entry.config_source for entry in removed}
     found: dict[str, str | None] = {}
     for _ in range(TRIES if sources else 0):
@@ -130,7 +133,7 @@ async def _defaults(
 
 
 def _change_text(entry: DescribeConfigsResourceResult | None, value: str | None, default: str | None) -> str:
-    """Say from what to what a setting changes, without secrets; `entry` is what it was before."""
+    """Return a text with the old and the new value of a setting, without secrets. `entry` is the setting before."""
     if entry is not None and entry.is_sensitive:
         return "changed"
     old = None if entry is None else entry.value

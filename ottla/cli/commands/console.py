@@ -90,7 +90,7 @@ async def console(
     https.check()
     host, port = read_address("--listen", listen, is_own=True)
     need_extra("console", "the console")
-    # Imported late: these are the extra's packages.
+    # Imported late: these are the packages of an extra.
     from ottla.console.server import serve
 
     names = list(dict.fromkeys(clusters or ()))
@@ -143,7 +143,7 @@ async def console(
 
 
 def _reached(servers: str | None, path: str | None, context: str | None) -> tuple[str, dict[str, str], str | None]:
-    """Return the addresses, the properties and the file of a cluster: those that are given, or those of a context."""
+    """Return the addresses, the properties and the file of a cluster, from the options or from a context."""
     servers, properties, path = chosen(servers, path, context)
     parse_bootstrap(servers)
     return servers, properties, path
@@ -157,7 +157,7 @@ def _checked(name: str) -> str:
 
 
 def of_clusters(option: str, values: Sequence[str] | None, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of an option by cluster: as they are for one cluster, and NAME=VALUE for several.
+    """Return the values of an option by cluster. For one cluster they are plain values, for several NAME=VALUE.
 
     Raises:
         CommandFailed: a value names no cluster.

@@ -24,7 +24,7 @@ from ottla.client.partitions import TopicPartition
 from ottla.client.values import check_registry, to_line
 from ottla.protocol.records.record import Record
 
-#: The keys and values that could not be decoded and are named one by one. The others are counted.
+#: This many keys and values that could not be decoded are named one by one. Further ones are only counted.
 FAILURES_SHOWN = 10
 
 app = App("consume", "Read records of a topic.")
@@ -109,7 +109,7 @@ async def consume(
     matches = record_filter(key, value, header or [])
     if registry is not None:
         check_registry(registry)
-    # The time limit is for the time without records, not for the size of the topic.
+    # The time limit applies to the time without records: a large topic may take longer.
     async with connect(connection, limited=False) as cluster, AsyncExitStack() as stack:
         if group is None:
             consumer = await _consumer(cluster, topic, partition, start, to, follow, level)
@@ -129,7 +129,7 @@ async def consume(
 
 
 async def _noting(consumer: Consumer, consumed: AsyncIterator[Consumed] | None = None) -> AsyncIterator[Consumed]:
-    """Yield what the consumer fetches, and say on standard error which topics were created again before their first record."""
+    """Yield what the consumer fetches. If a topic was created again, say so on standard error before its first record."""
     async for each in consumer.fetch() if consumed is None else consumed:
         for text in recreated_texts(consumer.recreated):
             note(text)
@@ -137,12 +137,12 @@ async def _noting(consumer: Consumer, consumed: AsyncIterator[Consumed] | None =
 
 
 async def _read(consumed: AsyncIterator[Consumed], registry: str | None, config: str | None) -> AsyncIterator[Consumed]:
-    """Yield the records, with JSON in place of what the schemas of a registry decode."""
+    """Yield the records. Values that a schema of the registry decodes are replaced by JSON."""
     if registry is None:
         async for each in consumed:
             yield each
         return
-    # Late: the registry's client is HTTP and TLS, only for this.
+    # Imported late: the registry's client needs HTTP and TLS.
     from ottla.registry.client import RegistryClient, RegistryFailed
     from ottla.registry.decoder import Decoder
 
@@ -185,7 +185,7 @@ async def _consumer(
             ends = await topics.offsets_at(cluster, topic, "--to", to, first, ends)
     if start == "latest" and not follow:
         note("`--from latest` without --follow reads nothing: records that come later are shown with -f")
-    # With --follow retention may delete offsets before they are read, and the user wants the rest nevertheless.
+    # With --follow retention may delete offsets before they are read, and the user wants the records after them nevertheless.
     reset = topics.EARLIEST if follow else None
     until = None if follow else places_of(topic, ends)
     return Consumer(cluster, places_of(topic, positions), until, isolation_level=level, reset=reset)
@@ -194,7 +194,7 @@ async def _consumer(
 async def _print(
     consumed: AsyncIterator[Consumed], write: Write, matches: Matches, max_records: int | None
 ) -> tuple[TopicPartition, int] | None:
-    """Print the records that match. Return where it stopped because there were `max_records`: the partition and its next offset."""
+    """Print the records that match. If `max_records` have been printed, return the partition and its next offset."""
     left = sys.maxsize if max_records is None else max_records
     out = sys.stdout.buffer
     async for topic, index, records, _ in consumed:
@@ -209,7 +209,7 @@ async def _print(
 
 
 def _text_writer(plain: Plain) -> Write:
-    """Key, tab, value. While no key has been seen, the value alone."""
+    """Write the key, a tab and the value. As long as no record has a key, write the value alone."""
     keys = False
 
     def write(topic: str, partition: int, record: Record) -> bytes:

@@ -1,6 +1,8 @@
-"""The command `ottla container`, the entry point of the image. Environment in, a running node out, or one line that says why not.
+"""The command `ottla container`, the entry point of the image.
 
-run         all of it; arguments VAR=value count as environment
+From environment variables it starts a node, or it prints one line that says why it cannot.
+
+run configure and start; arguments VAR=value count as environment
 configure   write the properties to a file, for images whose users put a step between this and the next
 launch      start the node that was configured
 registry    start a schema registry, by the variables of cp-schema-registry's image
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from ottla.container.first_start import FirstStart
 
 PROGRAM = "ottla container"
-#: The time between two attempts to reach the brokers that a registry waits for.
+#: The time between two attempts to reach the brokers, which the registry waits for.
 BROKERS_AGAIN_S = 0.5
-#: The brokers of this container, each a process, as `ottla start --processes`.
+#: This variable is the number of brokers in this container, each a process, as with `ottla start --processes`.
 PROCESSES = "OTTLA_PROCESSES"
 
 
@@ -94,11 +96,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class Launch(NamedTuple):
-    """The processes to start, and their files."""
+    """A node, or several processes, to start."""
 
     properties: dict[str, str]
     log_level: str | None
-    #: None for one process that is broker and controller.
+    #: None means one process that is broker and controller.
     processes: int | None
     first_start: FirstStart | None = None
 
@@ -144,7 +146,7 @@ def _registry(arguments: argparse.Namespace) -> int:
     """Serve schemas until a signal ends it. Return the exit code.
 
     Raises:
-        ContainerError: an instance of these variables would not be what they say.
+        ContainerError: a registry with these variables would not do what they say.
     """
     from ottla.container.schema_registry import registry_start
     from ottla.container.settings import write_file
@@ -158,17 +160,19 @@ def _registry(arguments: argparse.Namespace) -> int:
     _wait_for_brokers(start.servers, start.wait_s)
     given = list(start.arguments)
     if start.properties:
-        # Passwords may be among them: the file is its owner's alone.
+        # Passwords may be among the properties: only the owner can read the file.
         with tempfile.NamedTemporaryFile("w", prefix="ottla-registry-", delete=False, encoding="utf-8") as file:
             file.write(write_file(start.properties))
         given += ["--config", file.name]
-    from ottla.cli.commands.registry import main as registry  # late: HTTP, only for this
+    from ottla.cli.commands.registry import main as registry  # imported late: it needs HTTP
 
     return registry(given)
 
 
 def _wait_for_brokers(servers: Sequence[tuple[str, int]], wait_s: float) -> None:
-    """Wait until a broker takes connections, as cp-schema-registry's image does: compose files start both at once."""
+    """Wait until a broker takes connections, as cp-schema-registry's image does: compose files start brokers and registry at
+    the same time.
+    """
     until, said = time.monotonic() + wait_s, False
     while servers and time.monotonic() < until:
         for address in servers:
@@ -230,7 +234,7 @@ def _create_topics_later(first_start: FirstStart) -> None:
 
 
 def _processes(text: str) -> int | None:
-    """Return the number of processes, None for an empty variable: compose files pass unset ones on as empty."""
+    """Return the number of processes, None for an empty variable: compose files pass unset variables on as empty ones."""
     from ottla.container.settings import ContainerError
 
     if not text:
@@ -242,7 +246,7 @@ def _processes(text: str) -> int | None:
 
 
 def _check_processes(properties: dict[str, str], processes: int | None, origins: dict[str, str]) -> None:
-    """Check that the configurations of all processes can be derived, so that a refusal is one line as others are."""
+    """Check that the configurations of all processes can be derived, so that an error is printed in one line."""
     if processes is None:
         return
     from ottla.container.settings import ContainerError

@@ -1,4 +1,7 @@
-"""The command `ottla dev`: a cluster of child processes in the foreground, for developing against. It prints how to use it, and stops cleanly."""
+"""The command `ottla dev`: a cluster of child processes in the foreground, for developers.
+
+It prints how to use it, and stops cleanly.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from ottla.processes.start import add_emulate, imported, override
 if TYPE_CHECKING:
     from ottla.local.secure_files import SecureFiles
 
-#: The control port of faults is beside the console's: 9491.
+#: The control port of faults is the one after the console's: 9491.
 FAULTS_OFFSET = PORT_OFFSET + 1
 PORT_MAX = 65_535
 ADMIN_LISTENER, TABLE_LOCATION = "ottla.admin.listener", "ottla.table.location"
@@ -99,7 +102,7 @@ def parser() -> CommandParser:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Check what can be checked before any file is made."""
+    """Check the options before any file is written."""
     if arguments.nodes is not None and not 1 <= arguments.nodes <= NODES_MAX:
         raise CommandFailed(f"--nodes {arguments.nodes} is not between 1 and {NODES_MAX}", exit_code=USAGE)
     if not 0 <= arguments.base_port <= BASE_PORT_MAX:
@@ -129,7 +132,7 @@ def check_ports(nodes: Sequence[LocalNode]) -> None:
 
 
 def watch(nodes: Sequence[LocalNode]) -> int:
-    """Wait for a signal or the end of the last node. Single nodes may end, because users kill them to try a failover."""
+    """Wait for a signal or the end of the last node. A single node may end: users kill nodes to try a failover."""
     while True:
         look(nodes)
         if all(node.ended for node in nodes):
@@ -138,7 +141,7 @@ def watch(nodes: Sequence[LocalNode]) -> int:
 
 
 def look(nodes: Sequence[LocalNode]) -> None:
-    """Say which nodes have ended since the last look."""
+    """Print which nodes have ended since the last call."""
     for node in nodes:
         if node.process is None:
             continue
@@ -151,7 +154,7 @@ def look(nodes: Sequence[LocalNode]) -> None:
 
 
 class Stopped(Exception):
-    """A signal asked for the end."""
+    """A signal has asked for the end."""
 
 
 def _on_signal(number: int, frame: object) -> None:
@@ -173,7 +176,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def tier_location(named: str, directory: str) -> str:
-    """Return where remote segments lie: an address as it is named, or a folder."""
+    """Return where remote segments are stored: the address as given, or a folder."""
     return named if "://" in named else os.path.abspath(named or os.path.join(directory, local_nodes.TIERS))
 
 
@@ -181,13 +184,13 @@ def secured(
     nodes: Sequence[LocalNode], directory: str, cluster_id: str, properties: dict[int, dict[str, str]]
 ) -> SecureFiles:
     """Add the security to the properties of each node."""
-    from ottla.local.security import secure  # keys, certificates and the records of users: only for this
+    from ottla.local.security import secure  # imported late: keys, certificates and records of users are only for this
 
     return secure(nodes, directory, cluster_id, properties)
 
 
 class Running(NamedTuple):
-    """A cluster that runs, and what waits for its end; that returns the exit code."""
+    """A cluster that runs. `wait` waits for its end, and returns the exit code."""
 
     nodes: Sequence[LocalNode]
     files: SecureFiles | None
@@ -261,8 +264,11 @@ def _running(
 def _running_with_faults(
     arguments: argparse.Namespace, count: int, directory: str, common: dict[str, str]
 ) -> Iterator[Running]:
-    """Run nodes that can be spoiled, as those of tests in Python. Clients reach them through proxies, which can be cut."""
-    from ottla.testing.cluster import Cluster  # no other cluster knows of faults
+    """Run nodes that can be spoiled, as tests in Python have them.
+
+    Clients reach them through proxies, whose connections can be cut.
+    """
+    from ottla.testing.cluster import Cluster  # imported late: only --faults needs it
     from ottla.testing.control_port import listen, serve
 
     port = (

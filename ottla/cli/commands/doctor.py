@@ -1,4 +1,4 @@
-"""The command `ottla doctor`: findings of the way from here to a cluster, and of the cluster, each with its remedy."""
+"""The command `ottla doctor`: findings about the cluster, and about each step of the way from here to it, with their remedies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def doctor(
 async def _findings(
     cluster: ClusterClient, topic: str | None, read_only: bool, admin: Admin, passed: Passed
 ) -> list[DoctorFinding]:
-    """Look at one step after the other; what cannot be reached hides what is behind it."""
+    """Look at one step after the other. If a step fails, those after it are not looked at."""
     connections = ConnectionsLook(cluster.world, cluster.security, cluster.timeout_ms, passed)
     servers = [await connections.bootstrap(address) for address in cluster.bootstrap]
     found = [each for findings in servers for each in findings]
@@ -77,6 +77,6 @@ async def _findings(
         if not read_only:
             found += await check_record(cluster, passed)
         found += await check_cluster(cluster, admin.addresses(cluster), passed)
-    except Failure as failure:  # the cluster has gone away meanwhile
+    except Failure as failure:  # the cluster has become unreachable meanwhile
         found.append(DoctorFinding("not-reachable", "cluster", failure.cause))
     return found

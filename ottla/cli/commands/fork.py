@@ -51,7 +51,7 @@ def parser() -> CommandParser:
 
 def main(argv: list[str] | None = None) -> int:
     given = parser().parse_args(argv)
-    # What only `ottla dev` can be asked for has its defaults.
+    # Options that only `ottla dev` has keep their defaults.
     arguments = argparse.Namespace(**(vars(dev.parser().parse_args([])) | vars(given)))
     dev.check(arguments)
     common = dict(arguments.override)

@@ -1,4 +1,4 @@
-"""The command `ottla format FILE`: what `kafka-storage format` does, for people."""
+"""The command `ottla format FILE`: it does for people what `kafka-storage format` does."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def format_(
 
 def _lines_of(path: str) -> list[str]:
     try:
-        # A file of root's can be given to a command that runs as another user only like this.
+        # Standard input is the only way to give a file of root's to a command that runs as another user.
         with nullcontext(sys.stdin) if path == "-" else open(path, encoding="utf-8") as file:
             return [line for line in map(str.strip, file) if line]
     except (OSError, UnicodeDecodeError) as failure:
@@ -119,7 +119,7 @@ def _lines_of(path: str) -> list[str]:
 
 
 def _check_owner(directory: str, file: str) -> None:
-    """Files that root makes belong to root, and a node that runs as another user could not write there.
+    """Reject root in a directory of another user: the files would belong to root, and the node's user could not write them.
 
     Raises:
         CommandFailed: root formats in a directory of another user.

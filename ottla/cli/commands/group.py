@@ -184,7 +184,7 @@ async def delete(
 def _member_rows(
     description: GroupDescription, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[dict[str, object]]:
-    """Return a row per partition that is assigned or has an offset, and one per member that has no partition."""
+    """Return a row for each partition that is assigned or has an offset, and one for each member without partitions."""
     owners = {place: member for member in description.members for place in member.assigned}
     rows: list[dict[str, object]] = []
     for place in sorted(committed.keys() | owners.keys()):

@@ -1,4 +1,6 @@
-"""The command `ottla init DIR --nodes 3`: the files of a cluster on machines elsewhere, and the commands that start it."""
+"""The command `ottla init DIR --nodes 3`: it writes the files of a cluster on other machines, and prints the commands that
+start it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `ottla inspect PATH ...`: what is in the files of a log directory, without a broker."""
+"""The command `ottla inspect PATH ...`: it prints what the files of a log directory have, without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `ottla mirror`: run a worker, show how far a mirror is, and the offsets of groups in the target."""
+"""The commands of `ottla mirror`: run a worker; show how far the mirror is; show the offsets of groups in the target."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ app = App(
 main = partial(run, app)
 
 PROGRESS_S = 0.5
-#: A worker that looks more often asks both clusters without a pause.
+#: A worker with a shorter interval would ask both clusters without a pause.
 SECONDS_MIN = 0.1
 STATUS_COLUMNS = ("topic", "partition", "target_topic", "position", "end", "lag")
 OFFSET_COLUMNS = ("group", "topic", "partition", "source", "offset")
@@ -81,7 +81,7 @@ class TopicOptions:
         """Return the names of the mirror.
 
         Raises:
-            CommandFailed: an alias is none, or both are the same.
+            CommandFailed: a text cannot be an alias, or both are the same.
         """
         if source == target:
             raise CommandFailed(f"{source} cannot be mirrored to itself", "the aliases are of two clusters", USAGE)

@@ -1,11 +1,11 @@
-"""The commands of `ottla move`: plan, run, show, wait, cancel, unthrottle. They are all there is to move replicas with.
+"""The commands of `ottla move`: plan, run, show, wait, cancel, unthrottle. No other command moves replicas.
 
-What shall move is said in one of four ways, the same for `plan` and `run`:
+`plan` and `run` take the moves in one of four ways:
 
-    TOPIC --to 1,2,3        exactly these replicas, for some partitions
-    TOPIC --among 1,2,3     some brokers only, evenly and over their racks
-    --even, --drain 3       the whole cluster is evened, or brokers hold nothing
-    --plan FILE             what a file says, also one of kafka-reassign-partitions
+    TOPIC --to 1,2,3        exactly these replicas, for the named partitions
+    TOPIC --among 1,2,3     spread over these brokers only, evenly and over their racks
+    --even, --drain 3       even the whole cluster, or move everything away from brokers
+    --plan FILE             as a file says, also a file of kafka-reassign-partitions
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ main = partial(run, app)
 
 @option_group
 class MoveTarget:
-    """Where replicas shall be: one of --to, --among, --even or --drain, --plan."""
+    """The target of moves: --to, --among, --even or --drain, or --plan."""
 
     to: Annotated[
         str | None,
@@ -102,10 +102,10 @@ class MoveTarget:
     ] = TOLERANCE * 100
 
     def check(self, places: list[str] | None) -> None:
-        """Check that one way was chosen, with partitions where it needs some.
+        """Check that exactly one way was chosen, and that there are partitions if it needs some.
 
         Raises:
-            CommandFailed: it was not.
+            CommandFailed: that is not so.
         """
         ways = [self.to is not None, self.among is not None, self.even or bool(self.drain), self.plan is not None]
         if sum(ways) != 1:
@@ -260,7 +260,7 @@ async def unthrottle(*, dry_run: DryRun = False, connection: ConnectionOptions =
 async def _planned(
     cluster: ClusterClient, places: list[str] | None, target: MoveTarget, output: str
 ) -> list[PlannedMove]:
-    """Return the moves to a target; of --even it prints first what each broker would lead and hold."""
+    """Return the moves to a target. For --even and --drain it first prints what each broker would lead and hold."""
     if target.plan is not None:
         return await moves_to(cluster, read_moves(target.plan))
     found = await places_of(cluster, places) if places else None
@@ -295,7 +295,7 @@ async def _spread(
 
 
 def load_rows(before: Replicas, after: Replicas, sizes: Mapping[TopicPartition, int], racks: Racks) -> list[Row]:
-    """Return what each broker leads and holds, now and afterwards; also of a broker that is down, and will hold nothing."""
+    """Return what each broker leads and holds, now and afterwards. A broker that is down and will hold nothing has a row too."""
     now = loads(before, sizes, racks)
     then = loads(after, sizes, now)
     return [

@@ -1,4 +1,4 @@
-"""The commands of `ottla partition`: list, elect. What moves replicas is `ottla move`."""
+"""The commands of `ottla partition`: list, elect. `ottla move` moves replicas."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def elect(
 
 
 async def _led_by_another(cluster: ClusterClient, places: list[TopicPartition] | None) -> list[str]:
-    """Return the partitions, all for None, whose leader is not their first replica."""
+    """Return the partitions whose leader is not their first replica; None means of all topics."""
     return [
         f"{topic.name}-{part.partition_index}"
         for topic in sorted((await cluster.metadata(None)).topics, key=lambda topic: topic.name or "")

@@ -1,6 +1,6 @@
-"""The commands of `ottla perf`: produce, consume, latency. Each measures a cluster from here, with percentiles.
+"""The commands of `ottla perf`: produce, consume, latency. Each measures a cluster from this machine, with percentiles.
 
-The client is Python too and is soon the slower half: `make bench` compares servers.
+The client is written in Python and soon is the bottleneck: `make bench` compares servers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Partitions = Annotated[int, Parameter(name=("--partitions", "-p"), help="Partiti
 
 @option_group
 class OwnTopic:
-    """The topic of a run that names none."""
+    """Options of the topic that a run creates if it names none."""
 
     partitions: Partitions = 6
     replication_factor: Annotated[
@@ -55,7 +55,7 @@ class OwnTopic:
 
 @option_group
 class OnePartition(OwnTopic):
-    """The topic of a run with one record at a time, if the run names none."""
+    """Options of the topic for a run with one record at a time, if the run names none."""
 
     partitions: Partitions = 1
 
@@ -163,7 +163,7 @@ async def latency(
 
 
 async def _produce(cluster: ClusterClient, topic: str, wanted: writing.Workload) -> dict[str, object]:
-    """Run the load. Return the row of what it took."""
+    """Run the load. Return the row with its measurements."""
     clock = cluster.world.clock
     counted = _Counted(clock.mono_ns(), f"producing to {topic}", wanted.records)
     counted.begin_ns = await writing.produce(cluster, topic, wanted, counted.add)
@@ -171,7 +171,7 @@ async def _produce(cluster: ClusterClient, topic: str, wanted: writing.Workload)
 
 
 class _Counted(Measured):
-    """The records of a run, with a line of progress."""
+    """The measurements of a run, which show a line of progress."""
 
     def __init__(self, begin_ns: int, what: str, records: int) -> None:
         super().__init__(begin_ns)
@@ -180,14 +180,14 @@ class _Counted(Measured):
 
     def add(self, taken: Taken) -> None:
         super().add(taken)
-        if taken.at_ns != self._shown_ns:  # the records of one response come one by one
+        if taken.at_ns != self._shown_ns:  # the records of one response come one after the other
             self._shown_ns = taken.at_ns
             self._progress.update(self.records, taken.at_ns // 1_000_000)
 
 
 @asynccontextmanager
 async def _topic(cluster: ClusterClient, name: str | None, own: OwnTopic) -> AsyncIterator[str]:
-    """Yield the topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
+    """Yield the topic of a run. A topic that the run has created is deleted at the end, also after Ctrl-C."""
     if name is not None:
         async with cluster.limit():
             await cluster.topic(name)

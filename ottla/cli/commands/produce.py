@@ -26,7 +26,7 @@ app = App("produce", "Write records to a topic, one per line of standard input."
 
 main = partial(run, app)
 
-#: More ranges of lines than this are one.
+#: Up to this many ranges of lines are printed; if there are more, one range has them all.
 RANGES_MAX = 5
 
 
@@ -63,7 +63,7 @@ async def produce(
             return from_line(line.decode(), clock.wall_ms())
         return Incoming(_text_record(line, key, key_separator, clock.wall_ms()), None)
 
-    # The time limit is for the cluster (every request has it), not for the input of the lines.
+    # The time limit is for each request to the cluster, not for reading the input.
     async with connect(connection, limited=False) as cluster:
         producer = ClusterProducer(cluster, topic, compression=CODEC_IDS[compression], notify=note)
         async with cluster.limit():
@@ -88,14 +88,16 @@ async def produce(
                         await producer.send(record, wanted if partition is None else partition)
                 async with cluster.limit():
                     await producer.flush()
-        except BaseException:  # interrupted too: the next command depends on what has been written
+        except BaseException:  # also after an interrupt: the user's next command depends on what has been written
             note(outcome(topic, producer.acknowledged, producer.unacknowledged, producer.sent))
             raise
     note(outcome(topic, producer.acknowledged, [], producer.sent))
 
 
 def outcome(topic: str, acknowledged: int, unacknowledged: Sequence[int], sent: int) -> str:
-    """Say how many records the cluster has, and which lines to repeat: `unacknowledged` of the lines 1 to `sent`, and what follows."""
+    """Return a text with the number of acknowledged records and the lines to repeat: those of the lines 1 to `sent` that are in
+    `unacknowledged`, and all lines after `sent`.
+    """
     text = f"{counted(acknowledged, 'record')} acknowledged in topic {topic}"
     if not unacknowledged:
         return text

@@ -20,7 +20,7 @@ from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CRE
 app = App("quota", "Quotas of users, client ids and addresses: list, set, unset.")
 
 COLUMNS = ("user", "client_id", "ip", "quota", "value")
-#: The name of a type's default, as in Kafka's own tools.
+#: This stands for a type's default, as in Kafka's own tools.
 DEFAULT = "<default>"
 EXAMPLES = {
     USER: "producer_byte_rate=1048576",
@@ -117,7 +117,7 @@ async def _change(
 
 
 async def _present(cluster: ClusterClient, entity: dict[str, str | None]) -> dict[str, float]:
-    """Return the quotas of this entity; those with further parts are entities of their own."""
+    """Return the quotas of exactly this entity: one with further parts is another entity."""
     for entry in await describe_quotas(cluster, entity):
         if len(entry.entity) == len(entity):
             return {value.key: value.value for value in entry.values}

@@ -1,4 +1,4 @@
-"""The command `ottla record`: a proxy in front of a cluster, which writes down what passes."""
+"""The command `ottla record`: a proxy in front of a cluster, which writes all requests and responses to a file."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def record(
 
 @contextmanager
 def _created(path: str) -> Iterator[BinaryIO]:
-    """Create a file that its owner alone can read. A command that fails before it has written anything leaves none."""
+    """Create a file that only its owner can read. If the command fails before it has written anything, the file is removed."""
     try:
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0)
     except FileExistsError:
@@ -138,7 +138,7 @@ async def proxied(world: World, listen: str, to: str, tap: Tap, security: ProxyS
 
 
 async def until_interrupted() -> None:
-    """Return at SIGINT or SIGTERM."""
+    """Return after SIGINT or SIGTERM."""
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

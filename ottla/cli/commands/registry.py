@@ -125,7 +125,7 @@ def _own_name(host: str) -> str:
 
 
 def _parsed(option: str, path: str | None, parse: Callable[[str], T]) -> T | None:
-    """Return what `parse` makes of a file, None without one."""
+    """Return what `parse` makes of a file, or None if there is no file."""
     if path is None:
         return None
     try:

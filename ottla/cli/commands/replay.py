@@ -1,4 +1,4 @@
-"""The command `ottla replay`: a recording sent again to a cluster, and its responses compared."""
+"""The command `ottla replay`: it sends the requests of a recording to a cluster again, and compares the responses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def replay(
 
 
 async def _as_they_come(workers: Workers, reader: EntryReader) -> AsyncIterator[Entry]:
-    """Yield the entries of a pipe, for which a thread waits."""
+    """Yield the entries of a pipe. A thread waits for them."""
     entries: Iterator[Entry] = iter(reader)
     while (entry := await workers.run(next, entries, None)) is not None:
         yield entry

@@ -1,4 +1,4 @@
-"""The command `ottla rewind`: logs, offsets and settings of a fork as they were at a time."""
+"""The command `ottla rewind`: it sets logs, offsets and settings of a fork back to a time."""
 
 from __future__ import annotations
 

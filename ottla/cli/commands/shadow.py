@@ -1,4 +1,4 @@
-"""The command `ottla shadow`: a proxy that answers from one cluster, and asks a second one too."""
+"""The command `ottla shadow`: a proxy that responds from one cluster, and sends the same requests to a second one."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ app = App("shadow", "Answer clients from one cluster, ask a second one too, and 
 
 main = partial(run, app)
 
-#: The process of the shadow has the lowest priority, so that it takes no time from the proxy on a busy machine.
+#: The shadow's process has the lowest priority, so that it takes no time from the proxy on a busy machine.
 NICENESS = 19
-#: What it may take for its last responses and the table.
+#: The shadow may take this long for its last responses and the table.
 END_S_MAX = 90.0
 
 
@@ -86,7 +86,9 @@ async def shadow(
 
 
 def _started(words: list[str]) -> subprocess.Popen[bytes]:
-    """Start the shadow's process in a session of its own: Ctrl-C at the terminal is for the proxy, which then lets it finish."""
+    """Start the shadow's process in its own session, so that Ctrl-C at the terminal reaches only the proxy, which then lets the
+    shadow finish.
+    """
     process = subprocess.Popen(words, stdin=subprocess.PIPE, bufsize=0, start_new_session=True)
     os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
     return process

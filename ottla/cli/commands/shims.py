@@ -12,7 +12,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.kafka_tools import TOOLS
 from ottla.processes.command_parser import CommandParser
 
-#: The spellings of Confluent's packages, and of Apache's.
+#: The launchers' names in Confluent's packages, and in Apache's.
 SUFFIXES = ("", ".sh")
 
 
@@ -46,7 +46,7 @@ def write_launcher(path: Path, tool: str) -> None:
     """Write a script that runs the tool with the Python of this process.
 
     Raises:
-        FileExistsError: another program has the name, which is left as it is.
+        FileExistsError: another program has the name. It is left as it is.
     """
     script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m ottla.cli.shims {tool} "$@"\n'
     if path.exists() and b"ottla.cli.shims" not in path.read_bytes():

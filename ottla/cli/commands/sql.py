@@ -25,7 +25,7 @@ app = App(
 main = partial(run, app)
 
 TABLES = ("table", "topic", "format")
-#: A table on a terminal has its widths from all its rows; JSON is written row by row.
+#: A table at a terminal needs all rows for its column widths; JSON is written row by row.
 ROWS_MAX = 10_000
 
 
@@ -80,14 +80,14 @@ def _print(columns: list[str], rows: Iterator[tuple[Any, ...]], output: str) -> 
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: bytes as their text, or as \\x and hexadecimal digits if they are none."""
+    """Return a value for JSON. Bytes become their text, or \\x and hexadecimal digits if they are no text."""
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
             return f"\\x{value.hex()}"
     if isinstance(value, float) and not math.isfinite(value):
-        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")  # JSON has no number for them
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")  # JSON has no such number
     if isinstance(value, dict):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

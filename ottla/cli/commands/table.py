@@ -1,4 +1,4 @@
-"""The commands of `ottla table`: a topic as rows of Iceberg, Delta or Parquet, without a broker's help."""
+"""The commands of `ottla table`: they make a topic's records rows of Iceberg, Delta or Parquet, without a broker's help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `ottla table` over tables that are there: `status`, `maintain`, `rebuild`."""
+"""The commands of `ottla table` for existing tables: `status`, `maintain`, `rebuild`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @option_group
 class PresentTable:
-    """A table that is there, and how it is opened."""
+    """An existing table: its location and its format."""
 
     at: Annotated[str, Parameter(name="--at", help="Where tables lie: what `export` had as --to.")]
     format: Annotated[
@@ -94,7 +94,7 @@ def status(
 
 
 def partition_row(topic: str, number: int, span: CommittedSpan | None, position: int | None) -> dict[str, object]:
-    """Return a row of PARTITIONS: what the log of a partition has, where that is known, and the table."""
+    """Return a row of PARTITIONS: the offsets of a partition in its log, if they are known, and in the table."""
     start, end = (None, None) if span is None else (span.start, span.end)
     lag = None if end is None or start is None else max(0, end - max(start, position or 0))
     return {"topic": topic, "partition": number, "log_start": start, "committed": end, "table": position, "lag": lag}
@@ -157,7 +157,7 @@ def rebuild(
 
 @contextmanager
 def table_failures() -> Iterator[None]:
-    """Turn what libraries and the protocol raise into what the command line prints."""
+    """Turn errors of libraries and of the protocol into failures of a command."""
     from ottla.columns.batches import ColumnsError
     from ottla.tables.segment_source import SegmentsGone
     from ottla.tables.store import StoreFailure

@@ -59,7 +59,7 @@ async def serve(
     public = iceberg_options({name: options[name] for name in ("endpoint", "region") if name in options})
     try:
         tables = TableLocation(open_store(location, options))
-        tables.topics()  # what is wrong with the store is said now
+        tables.topics()  # an error of the store is reported now, not at the first request
     except StoreFailure as fault:
         raise Failure(str(fault)) from fault
     application = CatalogApplication(tables, access, public, partial(secrets.token_urlsafe, TOKEN_BYTES))

@@ -1,4 +1,4 @@
-"""The command `ottla tier`: how far the copies to remote storage are."""
+"""The command `ottla tier`: it shows how far the copies to remote storage are."""
 
 from __future__ import annotations
 

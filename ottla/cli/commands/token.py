@@ -67,7 +67,7 @@ async def create(
     lifetime_ms = _ms(hours)
     async with connect(connection) as cluster:
         if dry_run:
-            await describe_tokens(cluster)  # what it would be refused for: no login, no delegation.token.secret.key
+            await describe_tokens(cluster)  # fails as creating would: no login, no delegation.token.secret.key
             would(f"create a token of {owner or 'this user'}")
             return
         made = await create_token(cluster, owner, renewer or [], lifetime_ms)
@@ -116,7 +116,7 @@ async def _token_id(cluster: ClusterClient, hmac: str) -> str:
     """Return the id of the token that has this HMAC.
 
     Raises:
-        CommandFailed: there is none, or this user may not see it.
+        CommandFailed: there is no such token, or this user may not see it.
     """
     secret = _secret(hmac)
     for token in await describe_tokens(cluster):

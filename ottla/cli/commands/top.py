@@ -1,4 +1,4 @@
-"""The command `ottla top`: nodes, topics and groups, again and again."""
+"""The command `ottla top`: it shows nodes, topics and groups again and again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ottla.client.failures import Failure, counted
 
 app = App("top", "Watch nodes, topics and groups.")
 
-#: Lines and columns of tables that are not on a screen.
+#: The lines and columns of tables if the output is no terminal.
 SIZE_MAX = 1_000_000
-#: The head, and the line below it.
+#: The heading, and the line below it.
 HEAD_LINES = 3
 
 main = partial(run, app)
@@ -62,7 +62,7 @@ async def top(
 
 
 async def _looked(cluster: ClusterClient, admin: Admin) -> TopLook | str:
-    """Return a look, or why there is none: a cluster that is away is shown as such, and looked for again."""
+    """Return a look at the cluster, or why there is none. A cluster that cannot be reached is shown as such, and tried again."""
     try:
         async with cluster.limit():
             return await look_at(cluster, admin)
@@ -73,7 +73,7 @@ async def _looked(cluster: ClusterClient, admin: Admin) -> TopLook | str:
 
 
 async def _print_on(cluster: ClusterClient, admin: Admin, before: TopLook, every: float, output: str) -> None:
-    """Print look after look until Ctrl-C."""
+    """Print one look after another until Ctrl-C."""
     while True:
         await asyncio.sleep(every)
         now = await _looked(cluster, admin)
@@ -98,7 +98,7 @@ def _show(before: TopLook, now: TopLook, output: str) -> None:
 
 
 class _Live:
-    """The looks on a terminal, and its keys."""
+    """The looks on a terminal, and the keys that it takes."""
 
     def __init__(
         self, cluster: ClusterClient, admin: Admin, first: TopLook, every: float, terminal: FullScreen
@@ -110,7 +110,7 @@ class _Live:
         self._fault: str | None = None
 
     async def run(self) -> None:
-        """Sample the cluster and obey keys, until the key that quits."""
+        """Look at the cluster and handle keys, until the key for the end."""
         async with asyncio.TaskGroup() as tasks:
             looking = tasks.create_task(self._look_on())
             self._draw()

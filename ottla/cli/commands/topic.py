@@ -44,7 +44,7 @@ LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
 TABLE_FORMAT, NO_TABLE = "ottla.table.format", "none"
 PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "first_offset", "next_offset", "records")
 DELETE_COLUMNS = ("topic", "partition", "first_offset", "records")
-#: The partitions of one round of requests to the leaders: a topic of thousands shows how far it is.
+#: One round of requests to the leaders has this many partitions, so that a command about thousands can show its progress.
 PARTITIONS_AT_ONCE = 100
 INT64_MAX = 2**63 - 1
 
@@ -178,7 +178,7 @@ async def describe(
 
 
 async def _settings(cluster: ClusterClient, name: str) -> dict[str, str | None]:
-    """Return the settings that say what else there is to show of a topic; none if this user may not see them."""
+    """Return the settings that say which other columns a topic has; none if this user may not read them."""
     try:
         found = await describe_configs(cluster, "topic", name, [TABLE_FORMAT, REMOTE_STORAGE])
     except Failure:
@@ -187,7 +187,7 @@ async def _settings(cluster: ClusterClient, name: str) -> dict[str, str | None]:
 
 
 async def _table_troubles(listeners: Mapping[int, str], name: str) -> list[str]:
-    """Return what is wrong with the topic's table, as far as admin listeners are known and answer."""
+    """Return what is wrong with the topic's table, as far as admin listeners are known and respond."""
     states = await table_states(listeners, name)
     return [trouble.text for state in states for trouble in troubles_of(state)]
 
@@ -305,7 +305,7 @@ def _matches(name: str, patterns: Sequence[str] | None) -> bool:
 
 
 async def _expand(cluster: ClusterClient, names: Sequence[str]) -> list[str]:
-    """Return the names, with those of the topics that match for each pattern."""
+    """Return the names. A pattern is replaced by the names of the topics that match it."""
     if not any(map(_is_pattern, names)):
         return list(names)
     found = [topic.name or "" for topic in (await cluster.metadata(None)).topics if not topic.is_internal]
@@ -329,9 +329,9 @@ def _offsets(first: int | None, following: int | None) -> dict[str, int | None]:
 
 
 def _near_setting(settings: Mapping[str, str]) -> str | None:
-    """Return what was meant by the first setting that topics do not have."""
+    """Return the name that was probably meant by the first setting that topics do not have."""
     from ottla.server.config.resource_configs import (
-        TOPIC_CONFIGS,  # the tables are slow to import, and for mistakes only
+        TOPIC_CONFIGS,  # imported late: the tables are slow to import, and only a mistake needs them
     )
 
     unknown = [name for name in settings if name not in TOPIC_CONFIGS]
@@ -342,7 +342,7 @@ def split_settings(texts: Iterable[str], example: str) -> dict[str, str]:
     """Split each KEY=VALUE.
 
     Raises:
-        CommandFailed: one is none, or a key has two values.
+        CommandFailed: a text has another form, or a key has two values.
     """
     found: dict[str, str] = {}
     for key, value in (split_setting(text, example) for text in texts):
@@ -356,7 +356,7 @@ def split_setting(text: str, example: str) -> tuple[str, str]:
     """Split KEY=VALUE.
 
     Raises:
-        CommandFailed: it is none; the remedy is the example.
+        CommandFailed: the text has another form; the remedy is the example.
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():

@@ -1,4 +1,4 @@
-"""The command `ottla traffic`: what a recording has, message by message."""
+"""The command `ottla traffic`: it prints the messages in a recording."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def opened(path: str) -> Iterator[EntryReader]:
 
     Raises:
         CommandFailed: it cannot be read.
-        TrafficFileError: it is none.
+        TrafficFileError: the file is no recording.
     """
     with _readable(path) as file:
         yield EntryReader(file.read, path)

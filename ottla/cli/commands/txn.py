@@ -1,4 +1,7 @@
-"""The commands of `ottla txn`: list, describe, abort; and forget, which gives up a record of `__transaction_state` that no broker can read."""
+"""The commands of `ottla txn`: list, describe, abort, and forget.
+
+The last one gives up a record of `__transaction_state` that no broker can read.
+"""
 
 from __future__ import annotations
 

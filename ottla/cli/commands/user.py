@@ -101,7 +101,7 @@ async def passwd(
             would(f"change the password of user {name} for {', '.join(sorted(known))}")
             return
         password = _password(generate)
-        # The users are altered one by one: Kafka rejects a request that alters a user twice.
+        # One request for each user: Kafka rejects a request that alters a user twice.
         for each in sorted(known):
             async with cluster.limit():
                 await alter_scram_user(cluster, name, {each: NewPassword(password, present[each])})
@@ -132,7 +132,7 @@ async def _refuse(name: str, known: list[str]) -> None:
 
 
 def _password(generate: bool) -> str:
-    """Return a password: a random one, which is printed, or one from the terminal or standard input."""
+    """Return a password: a random one, which is printed, or one that is read from the terminal or standard input."""
     if generate:
         password = secrets.token_urlsafe(PASSWORD_BYTES)
         print(password)

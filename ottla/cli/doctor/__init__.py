@@ -1,1 +1,1 @@
-"""The checks of `ottla doctor`, and the findings that they can have."""
+"""The checks of `ottla doctor`, and its findings."""

@@ -1,6 +1,7 @@
-"""The cluster's side of `ottla doctor`: what a cluster has that loses records, stops writes, or is uneven.
+"""The cluster's side of `ottla doctor`: states of a cluster that lose records, stop writes, or are uneven.
 
-The judgements are functions of what was read; `check_cluster` reads. What this user may not read is a finding itself.
+`check_cluster` reads the cluster, and the judgements are pure functions of what was read. If this user may not read something,
+that is a finding too.
 """
 
 from __future__ import annotations
@@ -41,27 +42,28 @@ from ottla.protocol.replica_sets import missing_replicas, original_replicas
 UNCLEAN = "unclean.leader.election.enable"
 #: A disk with a smaller share of free bytes is nearly full.
 FREE_SHARE_MIN = 0.1
-#: More of the partitions than this are led by another broker than the preferred one: leader.imbalance.per.broker.percentage.
+#: The leaders are unbalanced if a larger share of partitions is not led by the preferred leader:
+#: leader.imbalance.per.broker.percentage.
 UNBALANCED_SHARE = 0.1
-#: A broker that holds more than this many times the mean is one to be relieved, if it is worth a move.
+#: A broker is heavy if it holds more than this many times the mean, and enough bytes for a move to be worth it.
 HEAVY = 1.5
 HEAVY_BYTES_MIN = 100 * 1024 * 1024
 OPEN_TRANSACTION_MS = 15 * 60_000
-#: Names that a finding of many has.
+#: A finding about many things names this many.
 NAMED_MAX = 3
 SOFTWARE_METRIC = "kafka_server_socket_server_metrics_connections_software"
 BUILD_METRIC = "ottla_build_info"
 #: Values of the label python_build that mean a slow interpreter (`ottla/node/python_build.py`).
 SLOW_BUILDS = ("no profile", "debug")
 LIBRDKAFKA = "librdkafka"
-#: The oldest releases of libraries that are not old, by the name that they send (KIP-511).
+#: Older releases than these count as old, by the name that each library sends (KIP-511).
 OLDEST = {"apache-kafka-java": (3, 0), LIBRDKAFKA: (2, 0), "kafka-python": (2, 1), "sarama": (1, 40), "kgo": (1, 15)}
 
 Passed = Callable[[str], None]
 
 
 async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed: Passed) -> list[DoctorFinding]:
-    """Look at the cluster as a whole; `admin` are the addresses of admin listeners by node."""
+    """Check the cluster as a whole. `admin` are the addresses of admin listeners by node."""
     found: list[DoctorFinding] = []
     topics = (await cluster.metadata(None)).topics
 
@@ -91,7 +93,7 @@ async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed
         names = [topic.name or "" for topic in topics if not topic.error_code]
         min_isr = await describe_topics_config(cluster, names, MIN_ISR)
         unclean = await describe_topics_config(cluster, names, UNCLEAN)
-        # A topic that was deleted meanwhile is in no danger. The topic of the doctor's own record often is such a one.
+        # A topic that was deleted meanwhile is in no danger. Often it is the topic of the doctor's own record.
         readable = [topic for topic in topics if topic.name in min_isr]
         numbers = {name: int(value) if value.isdecimal() else 1 for name, value in min_isr.items()}
         adding = await adding_replicas(cluster, readable)
@@ -100,7 +102,7 @@ async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed
     async def disks() -> list[DoctorFinding]:
         directories: dict[int, Sequence[DescribeLogDirsResult]] = {}
         for node in sorted(cluster.brokers):
-            with suppress(NoConnection):  # it is a finding of its own
+            with suppress(NoConnection):  # a broker that cannot be reached is a finding of its own
                 directories[node] = await describe_log_dirs(cluster, node)
         return judge_directories(directories)
 
@@ -158,7 +160,7 @@ async def _nodes(cluster: ClusterClient, admin: Mapping[int, str]) -> list[Docto
 
 
 def many(kind: str, names: Iterable[str]) -> DoctorFinding:
-    """Return one finding about several things, which names the first of them."""
+    """Return one finding about several things. It names the first of them."""
     listed = sorted(set(names))
     more = f" and {len(listed) - NAMED_MAX} more" if len(listed) > NAMED_MAX else ""
     return DoctorFinding(kind, ", ".join(listed[:NAMED_MAX]) + more, f"{len(listed)} in all")
@@ -203,7 +205,10 @@ def judge_partitions(
     unclean: set[str],
     adding: Mapping[TopicPartition, Collection[int]],
 ) -> list[DoctorFinding]:
-    """Judge where replicas are, which of them are in sync, and the settings that lose records. Replicas that a move is adding do not count."""
+    """Judge the places of replicas, which of them are in sync, and the settings that may lose records.
+
+    Replicas that a move is adding do not count.
+    """
     places: dict[str, list[str]] = {}
     names: dict[str, list[str]] = {}
     led, led_by_another = 0, []
@@ -269,7 +274,7 @@ def judge_directories(directories: Mapping[int, Sequence[DescribeLogDirsResult]]
 
 
 def judge_features(nodes: Sequence[Mapping[str, FeatureLevels]]) -> list[DoctorFinding]:
-    """Judge whether all brokers serve more than the cluster uses."""
+    """Judge whether all brokers have higher feature levels than the cluster uses."""
     found = []
     for name in sorted({name for levels in nodes for name in levels}):
         rows = [levels[name] for levels in nodes if name in levels]
@@ -280,7 +285,10 @@ def judge_features(nodes: Sequence[Mapping[str, FeatureLevels]]) -> list[DoctorF
 
 
 def judge_builds(samples: Mapping[int, Iterable[AdminSample]]) -> list[DoctorFinding]:
-    """Judge the Python that each node runs on; `samples` are those of a node's admin listener, and an older node does not say its build."""
+    """Judge the Python that each node runs on.
+
+    `samples` are from the node's admin listener; older nodes do not report their build.
+    """
     return [
         DoctorFinding("slow-python", f"node {node}", f"Python {sample.labels.get('python')}: {build}")
         for node, each in sorted(samples.items())

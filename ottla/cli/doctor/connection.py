@@ -1,6 +1,7 @@
-"""The client's side of `ottla doctor`: from this machine to each broker, step by step, and what one of the steps finds.
+"""The client's side of `ottla doctor`: each step from this machine to each broker, and the finding if it fails.
 
-Each address is looked at alone, before the cluster client connects: a client hides the step that failed behind the next server.
+Each address is looked at alone, before the cluster client connects: a client goes on to the next server, which hides the step
+that failed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ottla.server.network.wire import ChannelClosed, SecurityRejected
 from ottla.server.world import World
 
 CLIENT_ID = "ottla-doctor"
-#: The longest time for a step: a broker that needs longer to take a connection is not reachable for its clients either.
+#: The longest time for a step: a broker that takes longer to accept a connection is not reachable for its clients either.
 STEP_S_MAX = 5.0
 EXPIRY_DAYS_MIN = 30
 DAY_S = 86_400
@@ -33,14 +34,14 @@ Passed = Callable[[str], None]
 
 
 class ConnectionsLook:
-    """The steps of connections with one security; `passed` gets a line for each step that went well."""
+    """The steps of connections with one security. `passed` is called with a line for each step that succeeded."""
 
     def __init__(self, world: World, security: PeerSecurity, timeout_ms: int, passed: Passed) -> None:
         self.world, self.security, self.passed = world, security, passed
         self.step_s = min(timeout_ms / 1000, STEP_S_MAX)
 
     async def bootstrap(self, address: Address) -> list[DoctorFinding]:
-        """Look at a bootstrap server; the findings are empty if it speaks Kafka."""
+        """Check a bootstrap server. There are no findings if it speaks Kafka's protocol."""
         host, port = address
         where = f"{host}:{port}"
         addresses = await self._resolved(host, port)
@@ -55,7 +56,7 @@ class ConnectionsLook:
         return partly + found
 
     async def advertised(self, broker: MetadataResponseBroker, bootstrap: list[Address]) -> list[DoctorFinding]:
-        """Look at the address that a broker advertises: clients connect to it, and not to the bootstrap server."""
+        """Check the address that a broker advertises: clients connect to it, and not to the bootstrap server."""
         host, port = broker.host, broker.port
         where = f"broker {broker.node_id} ({host}:{port})"
         addresses = await self._resolved(host, port)
@@ -82,7 +83,7 @@ class ConnectionsLook:
         return sorted({str(row[4][0]) for row in rows})
 
     async def _partly_reachable(self, where: str, addresses: list[str], port: int) -> list[DoctorFinding]:
-        """Look at each address of a name that is reachable: a client may try one alone."""
+        """Check each address of a name that is reachable: a client may try only one of them."""
         faults = {each: await self._not_reachable(each, port) for each in addresses if len(addresses) > 1}
         return [
             DoctorFinding("address-not-reachable", where, f"{each}: {fault}") for each, fault in faults.items() if fault
@@ -94,7 +95,7 @@ class ConnectionsLook:
         return any(map(is_loopback, found))
 
     async def _not_reachable(self, host: str, port: int) -> str | None:
-        """Return why no connection is made; None if there is one."""
+        """Return why a connection cannot be made, or None if it can."""
         try:
             async with asyncio.timeout(self.step_s):
                 _, writer = await asyncio.open_connection(host, port)
@@ -108,7 +109,7 @@ class ConnectionsLook:
     async def _kafka(
         self, where: str, host: str, port: int, node: int | None
     ) -> tuple[list[DoctorFinding], str | None]:
-        """Return what is found when the protocol begins, and the line of a broker that speaks it."""
+        """Return the findings of the protocol's first messages, and a line about the broker if it speaks the protocol."""
         found = await self._certificate(where, host, port)
         channel = Channel(self.world, host, port, CLIENT_ID, self.security, COMMAND_SOFTWARE)
         began_ns = self.world.clock.mono_ns()
@@ -145,7 +146,7 @@ class ConnectionsLook:
         return [] if data is None else expiry(where, data, self.world.clock.wall_ms())
 
     async def _peer_certificate(self, host: str, port: int) -> bytes | None:
-        """Return the certificate of a listener, signed by any authority; None if it does not speak TLS."""
+        """Return the certificate of a listener, whichever authority has signed it; None if the listener does not speak TLS."""
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -163,7 +164,7 @@ class ConnectionsLook:
 
 
 def expiry(where: str, certificate: bytes, now_ms: int) -> list[DoctorFinding]:
-    """Return the finding of a certificate (DER) that is valid for a short time; one that has expired is found by the handshake."""
+    """Return the finding about a certificate (DER) that expires soon. One that has expired makes the handshake fail."""
     from cryptography.x509 import load_der_x509_certificate
 
     until = load_der_x509_certificate(certificate).not_valid_after_utc

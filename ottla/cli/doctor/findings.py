@@ -1,6 +1,7 @@
 """Every finding of `ottla doctor`: what it means, what to do, and the exit code. docs/DOCTOR.md is this table.
 
-The exit code of the command is that of its most severe finding; of several of one severity the first in this order.
+The exit code of the command is that of its most severe finding; among findings of the same severity, that of the first one in
+this table.
 """
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ class DoctorFinding(NamedTuple):
 
 
 def in_order(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
-    """Return the findings, the most severe first, each kind as the table has them."""
+    """Return the findings, the most severe first, then in the order of the table."""
     order = list(KINDS)
     return sorted(findings, key=lambda found: (SEVERITIES.index(KINDS[found.kind].severity), order.index(found.kind)))
 

@@ -1,4 +1,6 @@
-"""A record's way through the cluster, for `ottla doctor`: permissions of a topic, a record written and read back, the clocks."""
+"""A record's way through the cluster, for `ottla doctor`: the permissions of a topic, a record that is written and read back,
+and the clocks.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ Passed = Callable[[str], None]
 
 
 async def check_permissions(cluster: ClusterClient, name: str, passed: Passed) -> list[DoctorFinding]:
-    """Look at what this user may do with a topic."""
+    """Check what this user may do with a topic."""
     cluster.doing = f"asking for the permissions of topic {name}"
     request = MetadataRequest(
         [MetadataRequestTopic(name=name)], allow_auto_topic_creation=False, include_topic_authorized_operations=True
@@ -96,7 +98,7 @@ async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list
 
 
 def clock_difference(appended_ms: int, began_ms: int, acknowledged_ms: int) -> list[DoctorFinding]:
-    """Return the finding of a broker's clock that showed `appended_ms` between two times of this machine."""
+    """Return the finding about a broker's clock. `appended_ms` is its time between two times of this machine."""
     difference = appended_ms - began_ms if appended_ms < began_ms else max(0, appended_ms - acknowledged_ms)
     if abs(difference) <= CLOCK_MS_MAX:
         return []

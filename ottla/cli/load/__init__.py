@@ -1,1 +1,4 @@
-"""The load generator of `ottla perf` and of Kafka's perf tools. It reports what each record took to its caller, which counts and prints."""
+"""The load generator of `ottla perf` and of Kafka's perf tools.
+
+It reports the time of each record to its caller, which counts and prints.
+"""

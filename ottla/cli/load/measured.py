@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from ottla.protocol.records.record import NewRecord, Record
 
-#: The upper end of a size class, divided by its lower end.
+#: The upper end of a size class divided by its lower end.
 GROWTH = 1.01
-#: Durations below a microsecond are one class.
+#: All durations below a microsecond are in one class.
 SMALLEST_MS = 0.001
 _LOG_GROWTH = log(GROWTH)
 
 
 class Durations:
-    """Durations in milliseconds; it grows with the logarithm of the largest, and not with their number."""
+    """Durations in milliseconds. Its memory grows with the logarithm of the largest, not with their number."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,7 +31,7 @@ class Durations:
         self._classes: dict[int, int] = {}
 
     def add(self, duration_ms: float, times: int = 1) -> None:
-        """Count a duration; a clock that stands still makes it 0."""
+        """Count a duration. If the clock has not moved, it is 0."""
         duration_ms = max(0.0, duration_ms)
         number = 0 if duration_ms <= SMALLEST_MS else ceil(log(duration_ms / SMALLEST_MS) / _LOG_GROWTH)
         self._classes[number] = self._classes.get(number, 0) + times
@@ -41,7 +41,7 @@ class Durations:
         self.sum_ms += duration_ms * times
 
     def percentile_ms(self, share: float) -> float:
-        """Return the duration that `share` (0 to 1) of all do not exceed; 0 if there are none."""
+        """Return the duration that a `share` (0 to 1) of all durations does not exceed; 0 if there are none."""
         wanted, found = max(1, ceil(share * self.count)), 0
         for number in sorted(self._classes):
             found += self._classes[number]
@@ -51,19 +51,20 @@ class Durations:
 
     @property
     def mean_ms(self) -> float:
-        """Return the mean; 0 if there are none."""
+        """Return the mean; 0 if there are no durations."""
         return self.sum_ms / self.count if self.count else 0.0
 
     def row(self) -> dict[str, float]:
-        """Return the fields that a table has of them."""
+        """Return the columns that a table has for them."""
         shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
         found = {name: self.percentile_ms(share) for name, share in shares.items()}
         return {name: round(ms, 3) for name, ms in {"mean_ms": self.mean_ms, **found, "max_ms": self.max_ms}.items()}
 
 
 class Taken(NamedTuple):
-    """Records that were acknowledged or read together: the number of the first one from 0, their count, the bytes of keys and values,
-    the milliseconds that they took, and when that was, in monotonic nanoseconds."""
+    """Records that were acknowledged or read together: the number of the first one (from 0), their count, the bytes of keys and
+    values, the milliseconds that they took, and the time of it in monotonic nanoseconds.
+    """
 
     number: int
     records: int
@@ -74,7 +75,7 @@ class Taken(NamedTuple):
 
 @dataclass(slots=True)
 class Measured:
-    """The records of a run, or of a part of it."""
+    """The records of a run, or of a part of a run."""
 
     begin_ns: int
     records: int = 0
@@ -87,7 +88,7 @@ class Measured:
         self.durations.add(taken.ms)
 
     def seconds(self, now_ns: int) -> float:
-        """Return its length, at least a millisecond: it divides."""
+        """Return the length in seconds. It is at least a millisecond, because rates divide by it."""
         return max(1_000_000, now_ns - self.begin_ns) / 1e9
 
     def row(self, what: str, now_ns: int) -> dict[str, object]:
@@ -103,7 +104,10 @@ class Measured:
 
 
 class MeasuredRun:
-    """The measurements of a whole run, and those of its window, which is what came since the last report. Each interval has a report."""
+    """The measurements of a whole run, and of its window, which begins at the last report.
+
+    There is a report after each interval.
+    """
 
     def __init__(self, begin_ns: int, interval_ms: float) -> None:
         self.every, self.window = Measured(begin_ns), Measured(begin_ns)
@@ -114,7 +118,7 @@ class MeasuredRun:
         self.window.add(taken)
 
     def ended_window(self, now_ns: int) -> Measured | None:
-        """Return the window if its interval is over, and begin another one."""
+        """Return the window if its interval is over, and begin the next one."""
         window = self.window
         if now_ns - window.begin_ns < self._interval_ms * 1e6:
             return None

@@ -1,4 +1,4 @@
-"""The half of the load generator that reads, whatever the consumer is. It imports no producer: tools that only read start sooner."""
+"""The half of the load generator that reads, with any kind of consumer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ async def consume(
     wanted: Callable[[], bool] = lambda: True,
     silent_s: float | None = None,
 ) -> bool:
-    """Read while records are `wanted`, until the source ends. What it gives took the time since what it gave before; that may be nothing.
+    """Read while records are `wanted`, until the source ends.
+
+    The time of each chunk is that since the chunk before; a chunk may be empty.
 
     Returns: False if nothing has come for `silent_s`.
     """

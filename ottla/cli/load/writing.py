@@ -1,7 +1,7 @@
 """The half of the load generator that writes: `produce`, and `latency`, which reads each record before the next one.
 
-With a rate, a record's time begins when it was due, and not when a client that is late has sent it: otherwise a broker that stands
-still for a second is one slow record, where a thousand had to wait (coordinated omission).
+With a rate, a record's time begins when it was due, not when a late client has sent it. Otherwise a broker that stalls for a
+second would count as one slow record, although a thousand had to wait (coordinated omission).
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import NO_COMPRESSION
 from ottla.protocol.records.record import NewRecord, Record
 
-#: Kafka's linger.ms since version 4.0.
+#: Kafka's default of linger.ms since version 4.0.
 LINGER_MS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The records of a run: how many, what makes each of its number and the wall-clock time, and how many are due in a second (0: as
-    many as go). A batch that is not full waits `linger_ms`."""
+    """The records of a run.
+
+    `make` makes a record of its number and the wall-clock time; `rate` is how many are due in a second (0: as many as
+    possible). A batch that is not full waits `linger_ms`.
+    """
 
     records: int
     make: Callable[[int, int], NewRecord]
@@ -37,18 +40,18 @@ class Workload:
     linger_ms: float = LINGER_MS
 
     def due_ns(self, number: int, begin_ns: int) -> int:
-        """Return when a record is due; 0 without a rate."""
+        """Return when a record is due; 0 if there is no rate."""
         return begin_ns + int(number * 1e9 / self.rate) if self.rate else 0
 
 
 def same_value(rng: Random, size: int) -> Callable[[int, int], NewRecord]:
-    """Make each record with the same random value."""
+    """Return a function that makes all records with the same random value."""
     value = rng.randbytes(size)
     return lambda number, wall_ms: NewRecord(None, value, wall_ms)
 
 
 async def produce(cluster: ClusterClient, topic: str, load: Workload, seen: Seen) -> int:
-    """Write the records with acks=all. A record's time is that until its acknowledgement.
+    """Write the records with acks=all. The time of a record ends with its acknowledgement.
 
     Returns: when the first one was due, in monotonic nanoseconds.
     """
@@ -63,7 +66,7 @@ async def produce(cluster: ClusterClient, topic: str, load: Workload, seen: Seen
 
 
 class _Sending:
-    """Records that are not acknowledged yet, with the time at which each begins."""
+    """Records that are not acknowledged yet, with the times at which they begin."""
 
     def __init__(self, cluster: ClusterClient, topic: str, load: Workload, seen: Seen) -> None:
         self.producer = ClusterProducer(
@@ -71,11 +74,11 @@ class _Sending:
         )
         self._clock, self._load, self._seen = cluster.world.clock, load, seen
         self._begin_ns: dict[int, int] = {}
-        #: When the first one was sent that is not flushed yet.
+        #: The time at which the oldest record was sent that is not flushed yet.
         self._lingers_ns = 0
 
     async def send(self, number: int, due_ns: int) -> None:
-        """Send a record when it is due; what waits before it is flushed in time."""
+        """Send a record when it is due. Records that wait before it are flushed in time."""
         while self._begin_ns and self._lingers_ns + self._load.linger_ms * 1e6 <= max(due_ns, self._clock.mono_ns()):
             await self._sleep_until(self._lingers_ns + int(self._load.linger_ms * 1e6))
             await self.flush()
@@ -85,7 +88,7 @@ class _Sending:
             self._lingers_ns = now_ns
         self._begin_ns[number] = due_ns or now_ns
         await self.producer.send(self._load.make(number, self._clock.wall_ms()))
-        if len(self._begin_ns) == 1:  # the batch was full: those before are acknowledged
+        if len(self._begin_ns) == 1:  # a full batch was sent, and the records before are acknowledged
             self._lingers_ns = now_ns
 
     async def flush(self) -> None:
@@ -103,7 +106,7 @@ class _Sending:
 
 
 class RoundTrip(NamedTuple):
-    """A record and what a consumer has received for it; the milliseconds until its acknowledgement, and until it was received."""
+    """A record that a consumer has received: the milliseconds until its acknowledgement, and until it was received."""
 
     number: int
     sent: NewRecord
@@ -113,7 +116,7 @@ class RoundTrip(NamedTuple):
 
 
 class NotReceived(TimeoutError):
-    """A record was acknowledged, and no consumer had it in time."""
+    """A record was acknowledged, but no consumer received it in time."""
 
 
 async def latency(
@@ -124,7 +127,7 @@ async def latency(
     load: Workload,
     seen: Callable[[RoundTrip], object],
 ) -> int:
-    """Write one record after another, each read by a consumer that waits for it: until its acknowledgement, and end to end.
+    """Write one record after another. A consumer waits for each: the times are those until the acknowledgement, and end to end.
 
     The consumer has connections of its own, as in applications: a broker answers the requests of one connection in their order, and a
     Produce behind a Fetch that waits would wait with it.
@@ -145,7 +148,7 @@ async def latency(
         record = load.make(number, clock.wall_ms())
         sent_ns = clock.mono_ns()
         waiting = reader.world.spawn(_next_records(consumer), "the next record")
-        await asyncio.sleep(0)  # its Fetch is under way before the record is
+        await asyncio.sleep(0)  # the consumer's Fetch is sent before the record
         async with cluster.limit():
             await producer.send(record)
             await producer.flush()
@@ -160,7 +163,7 @@ async def latency(
 
 
 async def _next_records(consumer: Consumer) -> tuple[list[Record], int]:
-    """Wait for records. Return them, and when they came."""
+    """Wait for records. Return them, and the time of their arrival."""
     while not (found := await consumer.poll()):
         pass
     return [record for consumed in found for record in consumed.records], consumer.cluster.world.clock.mono_ns()

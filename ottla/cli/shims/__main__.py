@@ -1,4 +1,4 @@
-"""The entry point `python -m ottla.cli.shims kafka-topics ...`: which tool, by its name in Kafka's bin directory."""
+"""The entry point `python -m ottla.cli.shims kafka-topics ...`: it runs a tool by its name in Kafka's bin directory."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
 
 ACTIONS = ("list", "add", "remove")
-#: The options that name a resource, and its type.
+#: The type of resource that each option names.
 RESOURCES = {
     "topic": ops.TOPIC,
     "group": ops.GROUP,
@@ -56,7 +56,7 @@ class AclPattern(NamedTuple):
 
 
 class AclOption(NamedTuple):
-    """Who may do what, from where."""
+    """The subject of an entry: a principal, an operation, a permission and a host."""
 
     principal: str
     host: str
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
 
 
 class WrongPrincipal(ValueError):
-    """A principal that is not TYPE:NAME."""
+    """The text is no principal of the form TYPE:NAME."""
 
 
 def check_options(parser: ToolParser, options: argparse.Namespace) -> None:
@@ -127,7 +127,7 @@ def check_options(parser: ToolParser, options: argparse.Namespace) -> None:
 
 
 def wanted_of(parser: ToolParser, options: argparse.Namespace) -> ByPattern:
-    """Return the entries by their patterns; patterns without entries stand for all of them."""
+    """Return the entries by their resource patterns. Patterns without entries mean all of them."""
     if options.add and options.pattern in (ops.ANY, ops.MATCH):
         name = PATTERN_TYPES[options.pattern]
         parser.usage_error(f"A '--resource-pattern-type' value of '{name}' is not valid when adding acls.")
@@ -187,7 +187,7 @@ def _principal(text: str) -> str:
 
 
 def _code(names: Mapping[int, str], text: str) -> int | None:
-    """Return the code of a name; upper and lower case, underscores and dashes make no difference."""
+    """Return the code of a name; case, underscores and dashes do not matter."""
     plain = text.strip().upper().replace("_", "").replace("-", "")
     return next((code for code, name in names.items() if name.replace("_", "") == plain), None)
 

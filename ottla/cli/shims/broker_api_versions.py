@@ -1,4 +1,7 @@
-"""kafka-broker-api-versions: every broker's address and the versions it serves. Most used as "does it answer?"."""
+"""kafka-broker-api-versions: every broker's address and the versions it serves.
+
+Scripts mostly use it to find out whether a broker responds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-client-metrics: which metrics clients push to the brokers (KIP-714)."""
+"""kafka-client-metrics: the metrics that clients push to the brokers (KIP-714)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    """Set what is given; an empty value removes a property."""
+    """Set the given properties; an empty value removes a property."""
     name = options.name or uuid_to_str(new_uuid(cluster.world.rng))
     changes = {
         key: getattr(options, option) or None

@@ -1,4 +1,4 @@
-"""kafka-cluster: the cluster's id, its endpoints, and the registration of a broker that is gone for good."""
+"""kafka-cluster: show the cluster's id and its endpoints, and remove the registration of a broker that has stopped for good."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """kafka-configs: settings of topics, brokers, groups and client metrics, quotas, and the SCRAM credentials of users.
 
-Each kind of entity is read and changed by one API; KINDS is the table of those that have settings.
+Each kind of entity is read and changed by one API; KINDS lists the types that have settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class EntityKind(NamedTuple):
-    """An entity type with settings: its name for the client, and the sources of its dynamic settings (DescribeConfigs)."""
+    """An entity type with settings: its name in the client, and the source of its dynamic settings (DescribeConfigs)."""
 
     client_kind: str
     source: int
@@ -35,7 +35,7 @@ KINDS = {
     "client-metrics": EntityKind("client-metrics", 7),
     "groups": EntityKind("group", 8),
 }
-#: Entity types with quotas, and what AlterClientQuotas and the tool's output call them.
+#: Entity types with quotas, and their names in AlterClientQuotas and in the tool's output.
 QUOTA_ENTITIES = {"users": "user", "clients": "client-id", "ips": "ip"}
 QUOTA_TEXTS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 TYPES = ("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups", "broker-loggers")
@@ -76,7 +76,7 @@ DEFAULT = ""
 
 
 class Entity(NamedTuple):
-    """An entity type with the name of one of its entities: DEFAULT for the defaults, None where no name is given."""
+    """An entity type with the name of an entity: DEFAULT for the default, None if no name is given."""
 
     type: str
     name: str | None
@@ -168,7 +168,7 @@ def changes_of(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
         added |= read_client_properties(options.add_config_file)
     for pair in re.split(r",(?=[^\]]*(?:\[|$))", options.add_config) if options.add_config else ():
         key, equals, value = pair.partition("=")
-        # An equals sign within a value is read as one that divides, unless the value stands in brackets.
+        # As in Kafka's tool, a second equals sign is an error, unless the value stands in brackets.
         if not equals or ("=" in value and not re.fullmatch(r"\s*\[.*\]\s*", value)):
             raise Unusable(
                 'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val"'
@@ -203,7 +203,7 @@ async def describe(cluster: ClusterClient, entities: list[Entity], everything: b
             print(f"{'All' if everything else 'Dynamic'} configs for {head.type[:-1]} {name} are:")
         kind = KINDS[head.type]
         if head.type == "topics" and everything and not await _exists(cluster, head.type, name):
-            raise rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # brokers send no words with it
+            raise rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # brokers send no message with this error
         source = DEFAULT_BROKERS_SOURCE if head.type == "brokers" and name == DEFAULT else kind.source
         for entry in await describe_configs(cluster, kind.client_kind, name or "", None):
             if everything or entry.config_source == source:

@@ -33,7 +33,7 @@ from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
-#: Options that Kafka deprecates, and what it says is to be used.
+#: Options that Kafka deprecates, and the options that it recommends.
 OLD = {
     "property": "formatter-property",
     "consumer-property": "command-property",
@@ -42,13 +42,14 @@ OLD = {
 }
 
 
-#: Kafka's consumer looks for new topics at each refresh of its metadata; a person who waits for the first one gets it sooner.
+#: The time between two looks for new topics. Kafka's consumer looks at each refresh of its metadata, which is too long for a
+#: person who waits.
 PATTERN_POLL_S = 1.0
 CONSUMER_PACKAGE = "org.apache.kafka.clients.consumer."
 RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST, "none": None}
 
 
-#: What metadata says of a topic that is there, or may be there in a moment.
+#: The error code of a topic that exists, or may exist in a moment.
 MAY_COME = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
@@ -65,10 +66,13 @@ class Counted:
 
 
 class Output:
-    """Standard output of the tool: records are printed until there are enough of them, or none has come for --timeout-ms."""
+    """The standard output of the tool: records are printed until there are enough, or none has arrived for --timeout-ms."""
 
     def __init__(self, write: Write, counted: Counted, timeout_ms: int, *, skip: bool) -> None:
-        """Print by `write`. With `skip`, a record that cannot be deserialized is counted and passed over in place of ending the tool."""
+        """Print by `write`.
+
+        With `skip`, a record that cannot be deserialized is counted and left out; otherwise it ends the tool.
+        """
         self.wait_s = timeout_ms / 1000 if timeout_ms >= 0 else None
         self._write = write
         self._counted = counted
@@ -216,7 +220,7 @@ async def consume(
 
 
 def _isolation_level(value: str) -> int:
-    """Return a value of LEVELS.
+    """Return the isolation level of a name in LEVELS.
 
     Raises:
         Unusable: there is no such level.
@@ -227,7 +231,7 @@ def _isolation_level(value: str) -> int:
 
 
 def _reset(properties: Mapping[str, str], *, from_beginning: bool) -> int | None:
-    """Return where a partition begins without an offset, a value of RESETS.
+    """Return where a partition without an offset begins, a value of RESETS.
 
     Raises:
         Unusable: auto.offset.reset has another value than these, or contradicts --from-beginning.
@@ -265,14 +269,16 @@ def _invalid(name: str, value: str, rule: str) -> Unusable:
 async def _topics(
     cluster: ClusterClient, options: argparse.Namespace, properties: Mapping[str, str], output: Output
 ) -> list[str]:
-    """Return the topics to read. Where there is none of this name, pattern or partition yet, it waits for one; none if time is up.
+    """Return the topics to read.
+
+    If there is no topic of this name or pattern, or no such partition, wait for it; return none if time is up.
 
     Raises:
         Unusable: the pattern is not a regular expression.
         Failure: the topic may not be read, or cannot have this name.
     """
     is_member = bool(options.group or "group.id" in properties) and options.partition is None
-    if options.topic and is_member:  # a group waits for its topics itself
+    if options.topic and is_member:  # a group consumer itself waits for its topics
         return [options.topic]
     try:
         pattern = java_pattern(re.escape(options.topic) if options.topic else options.include or options.whitelist)

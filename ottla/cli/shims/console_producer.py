@@ -14,15 +14,15 @@ from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 
-#: Options that Kafka deprecates, and what it says is to be used.
+#: Options that Kafka deprecates, and the options that it recommends.
 OLD = {"property": "reader-property", "producer-property": "command-property", "producer.config": "command-config"}
-#: The one reader of lines that is served.
+#: The only line reader that is supported.
 LINE_READER = "org.apache.kafka.tools.LineMessageReader"
 _OWN = "The client decides about sizes and times itself."
 _ALWAYS = "The tool always waits for acks=all, after each chunk of lines."
-#: The values of --request-required-acks. Whichever it is, the tool waits for all.
+#: The values of --request-required-acks. With each of them the tool waits for all replicas.
 ACKS = ("all", "-1", "0", "1")
-#: Options that are taken as Kafka's tool takes them, and why nothing reads them.
+#: Options that are accepted but have no effect, with the reason.
 WITHOUT_EFFECT = {
     "sync": _ALWAYS,
     "batch-size": _OWN,
@@ -39,7 +39,7 @@ WITHOUT_EFFECT = {
 
 
 class LineReader:
-    """A line to a record, as the reader's properties say."""
+    """A reader that makes a record of each line, as the reader's properties say."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self.parse_key = properties.get("parse.key", "false").lower() == "true"
@@ -67,7 +67,10 @@ class LineReader:
         return NewRecord(key, self._value(rest), now_ms, tuple(headers))
 
     def _cut(self, text: bytes, separator: bytes, what: str, number: int) -> tuple[bytes | None, bytes]:
-        """Return what is before the separator and after it; None and all of it where ignore.error allows that there is none."""
+        """Return the text before and after the separator.
+
+        If there is no separator and ignore.error is set, return None and the whole text.
+        """
         before, found, after = text.partition(separator)
         if not found:
             if self.ignore_error:
@@ -93,7 +96,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     deprecated(options, OLD)
     if options.line_reader not in (None, LINE_READER):
-        print(options.line_reader, file=sys.stderr)  # the message of a ClassNotFoundException
+        print(options.line_reader, file=sys.stderr)  # it is the message of a ClassNotFoundException
         return 1
     parser.require(options, "topic")
     parser.check_servers(options.bootstrap_server)

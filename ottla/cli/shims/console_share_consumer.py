@@ -22,7 +22,7 @@ from ottla.client.failures import Failure
 from ottla.client.share_consumer import Acknowledge, AcquiredRecords, ShareConsumer
 
 GROUP = "console-share-consumer"
-#: Options that Kafka deprecates, and what it says is to be used.
+#: Options that Kafka deprecates, and the options that it recommends.
 OLD = {
     "consumer-property": "command-property",
     "consumer-config": "command-config",
@@ -129,7 +129,7 @@ async def _consume(
 async def _print(
     acquired: list[AcquiredRecords], write: Write, printed: Printed, tolerant: bool
 ) -> list[AcquiredRecords]:
-    """Print the records. Return those that cannot be shown, if these are to be rejected."""
+    """Print the records. Return those that cannot be shown and are to be rejected."""
     rejected = []
     for row in acquired:
         printed.count += 1

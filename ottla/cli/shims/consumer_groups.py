@@ -32,7 +32,7 @@ NO_ACTION = (
     "either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are scripting "
     "this command and want to keep the current default behavior without prompting."
 )
-#: The messages of RE2, and those of its translation into Java where they are others.
+#: Messages of RE2, and those of its Java translation (RE2J) that differ.
 RE2J = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -146,7 +146,7 @@ async def list_groups(cluster: ClusterClient, options: argparse.Namespace) -> in
 
 async def _validate_regex(cluster: ClusterClient, text: str) -> int:
     try:
-        compiled(text)  # by the broker's engine
+        compiled(text)  # with the broker's engine
     except ValueError as wrong:
         why = str(wrong)
         said = next((theirs for ours, theirs in RE2J.items() if why.startswith(ours)), why.partition(":")[0])

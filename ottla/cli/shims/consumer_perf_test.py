@@ -1,4 +1,4 @@
-"""kafka-consumer-perf-test: how many records a second are read. The client is Python: it is the slower half."""
+"""kafka-consumer-perf-test: how many records a second are read. The client is written in Python, and is slower than the broker."""
 
 from __future__ import annotations
 

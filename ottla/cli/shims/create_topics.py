@@ -1,6 +1,7 @@
-"""create-topics SERVERS TOPICS: what wurstmeister's image does with KAFKA_CREATE_TOPICS, once the node serves.
+"""create-topics SERVERS TOPICS: it creates the topics of KAFKA_CREATE_TOPICS once the node serves, as wurstmeister's image
+does.
 
-TOPICS is `name:partitions:copies[:cleanup.policy]`, separated by commas. Topics that are there already stay as they are.
+TOPICS is `name:partitions:copies[:cleanup.policy]`, separated by commas. Existing topics stay as they are.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import re
 
 from ottla.cli.shims import ready, topics
 
-#: How long to wait for the node.
+#: How long to wait until the node serves.
 START_S_MAX = 120
 _TOPIC = re.compile(r"(?P<name>[^:]+):(?P<partitions>\d+):(?P<copies>\d+)(:(?P<policy>[^:]+))?")
 
 
 def topic_arguments(text: str) -> list[str]:
-    """Return what `kafka-topics` takes for one topic of the list; ValueError for another form."""
+    """Return the arguments of `kafka-topics` for one topic of the list. Raise ValueError if it has another form."""
     found = _TOPIC.fullmatch(text)
     if found is None:
         raise ValueError(f"{text} is not name:partitions:copies or name:partitions:copies:policy")

@@ -96,7 +96,7 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _change(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    """Move the end of a token's life: --renew and --expire."""
+    """Change the expiry time of a token, for --renew and --expire."""
     verb, change, period = "renew", renew_token, options.renew_time_period
     if options.expire:
         verb, change, period = "expire", expire_token, options.expiry_time_period

@@ -1,6 +1,6 @@
 """kafka-dump-log: batches and records of segments and of metadata snapshots. Indexes and producer snapshots are in `dump_log_indexes.py`.
 
-It reads files alone, also those of a running node, and needs no broker.
+It only reads files, also those of a running node, and needs no broker.
 """
 
 from __future__ import annotations

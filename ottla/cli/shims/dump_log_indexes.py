@@ -33,7 +33,7 @@ Pairs = list[tuple[int, int]]
 
 @dataclass
 class Mismatches:
-    """Where the dumped files contradict each other, by absolute path; printed after all files."""
+    """Mismatches between the dumped files, by absolute path. They are printed after all files."""
 
     positions: dict[str, dict[int, int]] = field(default_factory=dict)
     times: dict[str, Pairs] = field(default_factory=dict)
@@ -61,10 +61,10 @@ def _show(head: str, found: dict[str, Pairs], line: str) -> None:
 
 
 def offset_in_name(path: str) -> int:
-    """Return the offset that a file is named after.
+    """Return the offset in the name of a file.
 
     Raises:
-        Unusable: it is not named after one.
+        Unusable: the name is no offset.
     """
     if (found := base_offset(path)) is None:
         stem = os.path.basename(path).partition(".")[0]
@@ -81,7 +81,7 @@ def _batches(view: memoryview, position: int) -> Iterator[BatchView]:
 
 
 def _offset_entries(files: Files, path: str) -> list[tuple[int, int]]:
-    """Return offsets and positions. An index of space ahead alone has, for Kafka's tool, one entry, its base offset."""
+    """Return offsets and positions. For Kafka's tool an index that is only preallocated space has one entry, its base offset."""
     data = files.read(path) or b""
     found = list(offset_entries(data, base_offset(path) or 0))
     return found or ([(offset_in_name(path), 0)] if len(data) >= OFFSET_ENTRY_BYTES else [])

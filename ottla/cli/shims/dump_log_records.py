@@ -20,7 +20,7 @@ from ottla.protocol.records.record import Record
 
 
 class Contents(NamedTuple):
-    """The texts of a record's key and value; None is not printed."""
+    """The texts of a record's key and value. None means that nothing is printed."""
 
     key: str | None
     value: str | None
@@ -29,7 +29,7 @@ class Contents(NamedTuple):
 Decode = Callable[[Record], Contents]
 
 GROUP_METADATA = 2
-#: The fields of a classic member that are messages of their own.
+#: The fields of a classic member that are encoded messages.
 _EMBEDDED = {
     "subscription": control_messages.ConsumerProtocolSubscription,
     "assignment": control_messages.ConsumerProtocolAssignment,
@@ -61,7 +61,7 @@ def control_text(record: Record) -> str:
     if kind is None:
         return f" controlType: UNKNOWN({int.from_bytes((record.key or b'')[2:4], 'big', signed=True)})"
     head, cls = _CONTROL[kind]
-    version = int.from_bytes(value[:2], "big")  # their first field
+    version = int.from_bytes(value[:2], "big")  # the version is their first field
     return head + json_text(to_json(decode(cls, value, version), version))
 
 
@@ -69,7 +69,7 @@ def control_text(record: Record) -> str:
 
 
 def decoder_of_classes(key_class: str | None, value_class: str | None) -> Decode:
-    """Return the decoder that uses Kafka's Decoder classes, StringDecoder where none is named."""
+    """Return the decoder that uses Kafka's Decoder classes. Without a class name it is StringDecoder."""
     of_key, of_value = _class_decoder(key_class), _class_decoder(value_class)
 
     def contents(record: Record) -> Contents:
@@ -122,7 +122,7 @@ def _coordinator_decoder(topic: str) -> Decode:
 
 
 def _with_messages(shown: dict[str, object], group: Any) -> Iterator[tuple[str, object]]:
-    """Yield the fields of a classic group of consumers, in which the subscriptions and assignments of members are decoded."""
+    """Yield the fields of a classic consumer group, with the members' subscriptions and assignments decoded."""
     for name, value in shown.items():
         if name == "members":
             assert isinstance(value, list)
@@ -138,7 +138,7 @@ def _member(shown: dict[str, object], member: Any) -> Iterator[tuple[str, object
                 message, version = control_messages.decode_versioned(_EMBEDDED[name], getattr(member, name))
                 value = to_json(message, version)
             except ProtocolError:
-                pass  # another kind of client wrote it: its bytes are shown
+                pass  # another kind of client has written it, so its bytes are shown
         yield name, value
 
 

@@ -1,4 +1,4 @@
-"""kafka-e2e-latency: how long single records take from a producer to a consumer."""
+"""kafka-e2e-latency: the time that single records take from a producer to a consumer."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from ottla.client.failures import Failure
 from ottla.protocol.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors."
-#: Classes that are not named as their code: FAILED at the end is left out of the others, and EXCEPTION added.
+#: Exceptions that are not named after their error code. For the others, a FAILED at the end is left out and EXCEPTION is added.
 IRREGULAR = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServer",
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecord",
@@ -50,14 +50,14 @@ MESSAGES = {
 
 
 def reason(failure: Failure) -> str:
-    """Return the broker's message, or Kafka's own."""
+    """Return the broker's message, or else Kafka's message for the code."""
     if failure.code is None or failure.message is None:
         return failure.cause
     return message(failure.code) if failure.message == ErrorCode(failure.code).message else failure.message
 
 
 def rejected(code: ErrorCode, message: str) -> ClusterError:
-    """Return what Kafka's tool rejects by itself, with the exception that its admin client has for that."""
+    """Return the error for a request that Kafka's tool itself rejects, with the exception of its admin client."""
     return ClusterError(message, code=code, message=message)
 
 

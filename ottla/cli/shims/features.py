@@ -22,7 +22,7 @@ from ottla.protocol.releases import METADATA_VERSION
 
 
 class Words(NamedTuple):
-    """The words of an action for its results."""
+    """The words that an action prints about its results."""
 
     verb: str
     done: str
@@ -128,7 +128,7 @@ def dependencies(features: list[str]) -> int:
 
 
 def _metadata_level(text: str) -> int:
-    """Return the level of "4.0-IV1", or for "4.0" the last one of the release."""
+    """Return the level of "4.0-IV1". For "4.0" return the last level of the release."""
     levels = [version.level for version in METADATA_VERSIONS if text in (version.name, version.name.partition("-")[0])]
     if not levels:
         names = ", ".join(version.name for version in METADATA_VERSIONS)
@@ -155,7 +155,7 @@ def _parsed(features: list[str]) -> dict[str, int]:
 
 
 def _levels(options: argparse.Namespace) -> dict[str, int]:
-    """Return the levels that an action is to set."""
+    """Return the levels that an action has to set."""
     if options.command == "disable":
         levels = dict.fromkeys(options.feature, 0)
     else:

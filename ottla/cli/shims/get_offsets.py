@@ -15,7 +15,7 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
 
-#: The timestamps of ListOffsets that stand for places.
+#: The timestamps of ListOffsets that stand for positions.
 PLACES = {
     "latest": -1,
     "earliest": -2,
@@ -65,7 +65,10 @@ async def show(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _offsets(cluster: ClusterClient, name: str, timestamp: int, indexes: list[int]) -> dict[int, int]:
-    """Return the offsets of the partitions; those whose leader answers with an error are named on standard error, and left out."""
+    """Return the offsets of the partitions.
+
+    A partition whose leader answers with an error is named on standard error, and left out.
+    """
     try:
         return await topics.list_offsets(cluster, name, timestamp, indexes)
     except Failure as failure:
@@ -113,7 +116,7 @@ def _by_topic(topic: str | None, partitions: str | None) -> Wanted:
 
 
 def _rule(text: str) -> Wanted:
-    """TOPIC:1, TOPIC:2-5 without the 5, TOPIC:2-, TOPIC:-5 or TOPIC, each also without the topic."""
+    """Return the filter of TOPIC:1, TOPIC:2-5 (without 5), TOPIC:2-, TOPIC:-5 or TOPIC. The topic may be left out."""
     found = _RULE.fullmatch(text)
     if found is None:
         raise CommandFailed(f"org.apache.kafka.tools.TerseException: Invalid rule specification: {text}")

@@ -1,4 +1,4 @@
-"""The common parts of the tools of consumer, share and streams groups: names, states, deletion, and what is printed of a failure."""
+"""The common parts of the tools of consumer, share and streams groups: names, states, deletion, and messages about failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ SCOPES = "[all-groups], [group]"
 def run_command(
     parser: ToolParser, options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[int]], kind: str
 ) -> int:
-    """Run the action of a tool for groups of this kind, and print why it failed. The option --timeout is read as late as there."""
+    """Run the action of a tool for groups of this kind, and print why it failed.
+
+    As in Kafka's tool, the option --timeout is read only now.
+    """
     try:
         timeout_ms = int64(options.timeout)
     except ValueError:
@@ -33,7 +36,7 @@ def run_command(
     except Failure as failure:
         said = exception(failure) if failure.code == ErrorCode.GROUP_ID_NOT_FOUND else reason(failure)
         print(f"\nError: Executing {kind} group command failed due to {said}")
-        # Kafka's tools exit with 0 after this, too; scripts that check the exit code expect that.
+        # Kafka's tools exit with 0 after a failure too, and scripts that check the exit code expect that.
         return 0 if failure.code is not None else 1
 
 
@@ -42,7 +45,7 @@ def wrong_number(option: str, text: str) -> str:
 
 
 def chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
-    """Return the known names of a list with commas, in any case; `wrong` is the message for others."""
+    """Return the known names of a list with commas, in upper or lower case. `wrong` is the message for unknown names."""
     names = {name.lower(): name for name in known}
     words = [word.strip().lower() for word in text.split(",")] if text else []
     if any(word not in names for word in words):
@@ -51,7 +54,7 @@ def chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
 
 
 async def group_names(cluster: ClusterClient, options: argparse.Namespace, types: Collection[str]) -> list[str]:
-    """Return the groups that --group and --all-groups name; `types` in lower case."""
+    """Return the groups that --group and --all-groups name. `types` are in lower case."""
     if not options.all_groups:
         names: list[str] = options.group
         return names
@@ -59,7 +62,10 @@ async def group_names(cluster: ClusterClient, options: argparse.Namespace, types
 
 
 async def print_groups(cluster: ClusterClient, kind: str, state: str | None, states: Sequence[str]) -> None:
-    """Print the groups of a kind (in lower case): their names, or with `state`, a list of `states`, those that are in them."""
+    """Print the names of the groups of a kind (in lower case).
+
+    With `state`, a list of `states`, print those in one of these states.
+    """
     wanted = chosen(state, states, "Invalid state list '{}'. Valid states are: {}")
     found = [group for group in await groups.list_groups(cluster) if group.group_type.lower() == kind]
     if state is None:
@@ -76,19 +82,21 @@ def not_found(name: str) -> NoReturn:
 
 
 async def described(cluster: ClusterClient, name: str, describe: Callable[[ClusterClient, str], Awaitable[T]]) -> T:
-    """Return the description of a group; a missing one fails with Kafka's message."""
+    """Return the description of a group. If it does not exist, fail with Kafka's message."""
     try:
         return await describe(cluster, name)
     except Failure as failure:
         if failure.code == ErrorCode.GROUP_ID_NOT_FOUND and failure.message == ErrorCode.GROUP_ID_NOT_FOUND.message:
-            not_found(name)  # the broker has not said it in words, such as "Group g is not a share group."
+            not_found(name)  # the broker has sent no message of its own, such as "Group g is not a share group."
         raise
 
 
 async def delete_each(
     cluster: ClusterClient, names: Iterable[str], rejected: Mapping[str, str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Delete the groups. `rejected` are those that are not to be tried, with the reason.
+    """Delete the groups.
+
+    `rejected` are those that are not tried, with the reason. Return those that were deleted, and the errors of the others.
 
     Return those that were deleted, and why the others were not.
     """

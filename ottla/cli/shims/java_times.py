@@ -1,8 +1,9 @@
 """The two texts of time that --reset-offsets takes, read as Java reads them: --to-datetime and --by-duration.
 
-Kafka reads a date with Java's SimpleDateFormat (yyyy-MM-dd'T'HH:mm:ss.SSS and a zone), which is not what ISO 8601 says in four places:
-a number may have any count of digits, so that `.5` is five milliseconds; blanks may stand before a number; what follows the zone
-is ignored; `+0530` is five hours, because a zone without a colon has no minutes. A duration is read by Java's Duration.
+Kafka reads a date with Java's SimpleDateFormat (yyyy-MM-dd'T'HH:mm:ss.SSS and a zone), which differs from ISO 8601 in four
+ways: a number may have any count of digits, so that `.5` is five milliseconds; blanks may stand before a number; what follows
+the zone is ignored; `+0530` is five hours, because a zone without a colon has no minutes. A duration is read by Java's
+Duration.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _HOUR_ZONE = re.compile(r"([+-])(\d\d)", re.ASCII)
 _DURATION = re.compile(
     r"([+-]?)P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?)(\d+)(?:[.,](\d{0,9}))?S)?)?", re.I | re.ASCII
 )
-#: The digits that a long has at most: what is longer overflows in Java, and would take Python quadratic time.
+#: The most digits that are read. A longer number overflows a Java long, and would take Python quadratic time.
 _DIGITS_MAX = 20
 _LONG_MAX = (1 << 63) - 1
 
@@ -46,7 +47,7 @@ def datetime_ms(text: str) -> int:
         try:
             moment = datetime(year, month, day_of_month, hour, minute, second, tzinfo=UTC)
         except (ValueError, OverflowError):
-            milliseconds = 1_000  # out of range, as the milliseconds may be
+            milliseconds = 1_000  # so the result is out of range, as after a number of milliseconds that is too large
         if milliseconds < 1_000:
             return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1) + milliseconds - offset
     raise _wrong(f'java.text.ParseException: Unparseable date: "{text}"')
@@ -64,7 +65,7 @@ def _zone(text: str) -> int | None:
 
 
 def duration_ms(text: str) -> int:
-    """Return the milliseconds of an ISO 8601 duration, whose parts may be negative each.
+    """Return the milliseconds of an ISO 8601 duration, each part of which may be negative.
 
     Raises:
         CommandFailed: Java's Duration does not take the text.
@@ -92,7 +93,7 @@ def duration_ms(text: str) -> int:
         nanoseconds = -nanoseconds
     if abs(nanoseconds) >= _LONG_MAX * 1_000_000:
         raise _wrong("long overflow")
-    # The moment is rounded down to a millisecond, and it is now minus the duration.
+    # The result is now minus the duration, rounded down to a millisecond.
     return -(-nanoseconds // 1_000_000)
 
 

@@ -12,7 +12,7 @@ VERSION = 1
 
 
 def read_object(path: str, no_json: str = "The input string is not a valid JSON") -> dict[str, object]:
-    """Read a JSON object of version 1, which is also the version of a file without one.
+    """Read a JSON object of version 1. A file without a version counts as version 1.
 
     Raises:
         Unusable: it cannot be read, is no JSON (`no_json` says so), is no object, or is of another version.
@@ -38,7 +38,7 @@ def rows_of(found: dict[str, object], field: str, *keys: str) -> list[dict[str, 
     """Return the objects of a list, each of which has these keys.
 
     Raises:
-        Unusable: one of them is missing.
+        Unusable: a key is missing.
     """
     rows = found.get(field)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -59,7 +59,7 @@ def place_of(row: dict[str, object]) -> TopicPartition:
 
 
 def repeated(places: Sequence[TopicPartition]) -> list[str]:
-    """Return the names of the partitions that are there more than once."""
+    """Return the names of the partitions that occur more than once."""
     return shown({place for place in places if places.count(place) > 1})
 
 

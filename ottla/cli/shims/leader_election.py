@@ -55,7 +55,7 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def places_of(options: argparse.Namespace) -> list[TopicPartition] | None:
-    """Return the partitions; None stands for all of them."""
+    """Return the partitions. None means all of them."""
     if options.all_topic_partitions:
         return None
     if options.topic:

@@ -1,4 +1,4 @@
-"""kafka-log-dirs: the log directories of brokers with the sizes of their replicas, as one line of JSON."""
+"""kafka-log-dirs: show the log directories of brokers with the sizes of their replicas, as one line of JSON."""
 
 from __future__ import annotations
 

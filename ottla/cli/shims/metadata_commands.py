@@ -11,7 +11,7 @@ from ottla.cli.metadata_tree import Node
 
 
 class Argument(NamedTuple):
-    """The argument of a command: its name, how many words it is, as argparse has it, and what help says about it."""
+    """The argument of a command: its name, its number of words as in argparse, and its help."""
 
     name: str
     nargs: str
@@ -51,7 +51,7 @@ COMMANDS = {
         Argument("targets", "+", "The metadata nodes to display."),
     ),
 }
-#: The line of `tree` in the help of all commands, as argparse4j breaks and justifies it.
+#: The line about `tree` in the help of all commands, with argparse4j's line breaks and spacing.
 JUSTIFIED = "Show the contents  of  metadata  nodes  in  a tree\n" + " " * 25 + "structure."
 FORMS = {"+": "{0} [{0} ...]", "*": "[{0} [{0} ...]]", "?": "[{0}]", "1": "{0}"}
 INDENT = "  "
@@ -61,7 +61,7 @@ _NUMBER = re.compile(r"-\d+$")
 
 
 class WrongCommand(Exception):
-    """A line that is no command, or that asks for help; its text is printed."""
+    """A line that is no command, or that asks for help. Its text is printed."""
 
 
 class Leave(Exception):
@@ -69,7 +69,7 @@ class Leave(Exception):
 
 
 class FoundNode(NamedTuple):
-    """A node, and the parts of its path from the root."""
+    """A node, and its path from the root."""
 
     path: tuple[str, ...]
     node: Node
@@ -214,7 +214,7 @@ class Shell:
                 yield from _paths(path, each.node)
 
     def _cd(self, paths: list[str]) -> Iterator[str]:
-        """Change to a directory, of several to the last one."""
+        """Change to a directory. If several match, change to the last one."""
         path = paths[0] if paths else "/"
         found = self.nodes(path)
         if not found:
@@ -243,7 +243,7 @@ class Shell:
         yield from (f"{number:>5}  {line}" for number, line in numbered[max(0, len(numbered) - max(0, count)) :])
 
     def remember(self, line: str) -> None:
-        """Add a line to the history: not an empty one, one that begins with a blank, or one that repeats the last."""
+        """Add a line to the history, unless it is empty, begins with a blank, or repeats the last one."""
         if line.strip() and not line[0].isspace() and line != (self.history or [""])[-1]:
             self.history.append(line)
 
@@ -252,7 +252,7 @@ class Shell:
 
 
 def usage(name: str, *, with_help: bool) -> str:
-    """Return how argparse4j describes a command, with its option --help or without."""
+    """Return argparse4j's description of a command, with or without its option --help."""
     argument = COMMANDS[name].argument
     words = [
         name,
@@ -275,7 +275,7 @@ def _integer(name: str, text: str) -> int:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Return whether a name is meant: `*`, `?` and `{a,b}` are wildcards."""
+    """Return whether a name matches the pattern: `*`, `?` and `{a,b}` are wildcards."""
     group = _GROUP.search(pattern)
     if group is None:
         return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
@@ -299,7 +299,7 @@ def _paths(path: str, node: Node) -> Iterator[str]:
 
 
 def columns(names: Sequence[str], width: int | None) -> list[str]:
-    """Return the names in as many columns as the screen has room for; one where there is no screen."""
+    """Return the names in as many columns as fit on the screen; one column if there is no screen."""
     for count in range(min(len(names), (width or 0) // 4), 1, -1):
         height = -(-len(names) // count)
         parts = [names[start : start + height] for start in range(0, len(names), height)]

@@ -71,7 +71,10 @@ async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 def status(quorum: Quorum, cluster_id: str) -> dict[str, object]:
-    """Return the fields of --status. The lag is that of the voter with the shortest log; its time is -1 if a broker does not know it."""
+    """Return the fields of --status.
+
+    The lag is that of the voter with the shortest log; its time is -1 if the broker does not know it.
+    """
     partition = quorum.partition
     ends = {row.replica_id: row for row in partition.current_voters}
     leader = ends[partition.leader_id]
@@ -105,7 +108,7 @@ def _members(quorum: Quorum, rows: Iterable[ReplicaState]) -> str:
 
 
 def _replication(quorum: Quorum, now_ms: int | None) -> list[str]:
-    """Return the table; times are ages if the present is given."""
+    """Return the table. If the present time is given, times are shown as ages."""
 
     def time(value: int) -> str:
         return str(value) if now_ms is None or value < 0 else f"{max(0, now_ms - value)} ms ago"

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # The controller's image: a fifth of a second of imports, for this tool only.
+    # Imported late: the controller's image takes a fifth of a second, and only this tool needs it.
     from ottla.cli.metadata_tree import read_image, tree
     from ottla.cli.shims.metadata_commands import Shell
     from ottla.protocol.releases import RELEASES
@@ -64,7 +64,7 @@ def _interact(shell: Shell) -> int:
 
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if on_terminal:
-        import_module("readline")  # arrow keys in `input`
+        import_module("readline")  # it gives `input` arrow keys
     print("[ Kafka Metadata Shell ]")
     while True:
         try:
@@ -83,7 +83,7 @@ def _interact(shell: Shell) -> int:
 
 
 def _words(line: str) -> list[str]:
-    """Divide a line as a shell does; a quotation mark that is not closed is closed at its end."""
+    """Split a line as a shell does. A quotation mark that is not closed ends with the line."""
     for end in ("", "'", '"', "\\"):
         try:
             return shlex.split(line + end)

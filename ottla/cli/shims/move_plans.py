@@ -1,4 +1,4 @@
-"""The plans of kafka-reassign-partitions: which brokers, and which of their directories, are to have each partition."""
+"""The plans of kafka-reassign-partitions: the brokers of each partition, and the log directories of its replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import Unusable
 from ottla.client.partitions import TopicPartition
 
-#: The word of a plan for a directory that the broker chooses.
+#: This word in a plan lets the broker choose the directory.
 ANY_DIRECTORY = "any"
 
 
@@ -24,13 +24,13 @@ class PlannedReplica(NamedTuple):
 
 
 class MovePlan(NamedTuple):
-    """The brokers of each partition, and the directories of the replicas for which one is chosen."""
+    """The brokers of each partition, and the directories of those replicas for which the plan names one."""
 
     replicas: dict[TopicPartition, list[int]]
     directories: dict[PlannedReplica, str]
 
     def check(self) -> None:
-        """Reject a plan that moves nothing, or to no broker, or twice to one."""
+        """Reject a plan that moves nothing, moves to no broker, or moves to one broker twice."""
         if not self.replicas:
             raise Unusable("Partition reassignment list cannot be empty")
         if not all(self.replicas.values()):
@@ -44,10 +44,10 @@ class MovePlan(NamedTuple):
 
 
 def read_plan(path: str, *, once: bool = True) -> MovePlan:
-    """Return the plan of a file; with `once` each partition may be in it one time.
+    """Return the plan in a file. With `once` a partition may occur only one time.
 
     Raises:
-        Unusable: it is none.
+        Unusable: the file has no plan.
     """
     rows = rows_of(read_object(path), "partitions", "topic", "partition", "replicas")
     if once and (twice := repeated([place_of(row) for row in rows])):
@@ -144,7 +144,7 @@ def proposed(
 
 
 def _rack_after_rack(racks: Mapping[int, str | None]) -> list[int]:
-    """Return the brokers so that neighbours are of different racks, as far as that goes."""
+    """Return the brokers in an order in which neighbours are in different racks, as far as possible."""
     rows: dict[str | None, list[int]] = {}
     for broker, rack in sorted(racks.items()):
         rows.setdefault(rack, []).append(broker)

@@ -1,4 +1,4 @@
-"""The throttles of kafka-reassign-partitions: settings of brokers and topics for the time of a move (KIP-73)."""
+"""The throttles of kafka-reassign-partitions: settings of brokers and topics during a move (KIP-73)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ async def begin(
     current: Mapping[TopicPartition, list[int]],
     ongoing: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> None:
-    """Set the throttles that --throttle and --replica-alter-log-dirs-throttle ask for."""
+    """Set the throttles of --throttle and --replica-alter-log-dirs-throttle."""
     for name in ("throttle", "replica_alter_log_dirs_throttle"):
         if (getattr(options, name) or 0) < 0:
-            setattr(options, name, None)  # a negative rate is none, as in Kafka's tool
+            setattr(options, name, None)  # a negative rate means no throttle, as in Kafka's tool
     if options.throttle is None and options.replica_alter_log_dirs_throttle is None:
         return
     print(RUN_VERIFY)

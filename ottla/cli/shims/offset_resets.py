@@ -1,4 +1,6 @@
-"""The changes of offsets by kafka-consumer-groups, --reset-offsets and --delete-offsets; the tool of share groups has some of it."""
+"""The changes of offsets by kafka-consumer-groups, --reset-offsets and --delete-offsets; the tool of share groups uses parts of
+it.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ async def _is_active(cluster: ClusterClient, name: str) -> bool:
 
 
 def exported(plan: dict[str, Offsets], *, with_group: bool) -> str:
-    """Return lines topic,partition,offset, with the group in front if there are several."""
+    """Return lines topic,partition,offset. If there are several groups, each line begins with the group."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for name, offsets in plan.items():
@@ -125,7 +127,7 @@ def _partition(text: str, argument: str) -> int:
 async def new_offsets(
     cluster: ClusterClient, group: str, options: argparse.Namespace, places: list[TopicPartition]
 ) -> Offsets:
-    """Return the offsets of the partitions by the scenario that the options have; those of a file bring their partitions."""
+    """Return the offsets of the partitions by the scenario in the options. With --from-file the file names the partitions."""
     if options.from_file:
         offsets = _from_file(options.from_file, group)
         return await _within(cluster, offsets)
@@ -171,7 +173,7 @@ async def listed(cluster: ClusterClient, places: Iterable[TopicPartition], times
 
 
 async def _within(cluster: ClusterClient, wanted: Offsets) -> Offsets:
-    """Return the offsets, those outside of the log moved to its first or last offset."""
+    """Return the offsets. Those outside of the log are moved to its first or last offset."""
     first = await listed(cluster, wanted, topics.EARLIEST)
     last = await listed(cluster, wanted, topics.LATEST)
     return {place: max(first[place], min(offset, last[place])) for place, offset in wanted.items()}
@@ -192,7 +194,7 @@ def _from_file(path: str, group: str) -> Offsets:
         with open(path, newline="") as file:
             rows = [row for row in csv.reader(file) if row]
         for row in rows:
-            # The numbers of a shorter line are 0, and a line that is none ends the plan, as Kafka's reader of CSV has it.
+            # Missing numbers of a short line are 0, and a malformed line ends the plan, as with Kafka's reader of CSV.
             name, topic, index, offset = row if len(row) == 4 else (group, *row, "0", "0")[:4]
             if name == group:
                 found[topic, int32(index)] = int64(offset)
@@ -206,7 +208,7 @@ def _from_file(path: str, group: str) -> Offsets:
 
 
 async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    """Delete the offsets of topics or partitions. The coordinator says which partitions there are not, of topics the tool."""
+    """Delete the offsets of topics or partitions. The coordinator reports missing partitions, the tool itself missing topics."""
     known = {topic.name: topic for topic in (await cluster.metadata(None)).topics}
     places: list[TopicPartition] = []
     missing: list[str] = []
@@ -224,7 +226,7 @@ async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
 async def delete_places(
     cluster: ClusterClient, group: str, places: list[TopicPartition], missing: Iterable[str] = ()
 ) -> int:
-    """Delete the offsets, and print what became of each; `missing` are topics that do not exist."""
+    """Delete the offsets, and print the result of each. `missing` are topics that do not exist."""
     try:
         results = await group_offsets.delete_offsets(cluster, group, places)
     except Failure as failure:

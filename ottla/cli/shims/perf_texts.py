@@ -10,7 +10,7 @@ from ottla.cli.load.measured import Measured
 from ottla.cli.shims.tool import ToolParser
 
 MIB = 1024 * 1024
-#: The letters of Java's SimpleDateFormat, and what strftime has for each: SSS, the milliseconds, is not in strftime.
+#: The letters of Java's SimpleDateFormat, and the strftime directive of each. strftime has none for SSS, the milliseconds.
 DATE_PARTS = {
     "yyyy": "%Y",
     "yy": "%y",
@@ -33,7 +33,7 @@ def too_few(options: argparse.Namespace) -> str:
 
 
 def milliseconds(measured: Measured, now_ns: int) -> int:
-    """Return how long it took, at least 1."""
+    """Return the length of the run in milliseconds, at least 1."""
     return int(measured.seconds(now_ns) * 1000)
 
 
@@ -43,7 +43,7 @@ def add_date_format(parser: ToolParser) -> None:
 
 
 def date_format(text: str) -> str:
-    """Return a pattern of SimpleDateFormat. ValueError: it has letters that are not in DATE_PARTS, or a quote."""
+    """Return a pattern of SimpleDateFormat. Raise ValueError if it has letters that are not in DATE_PARTS, or a quote."""
     for letters, _ in _runs(text):
         if letters not in DATE_PARTS and letters != "SSS":
             raise ValueError(f"Illegal pattern '{letters}'")
@@ -53,12 +53,12 @@ def date_format(text: str) -> str:
 
 
 def _runs(pattern: str) -> list[tuple[str, str]]:
-    """Return each run of one letter, with the text behind it."""
+    """Return the runs of the same letter, each with the text after it."""
     return [(found[1], found[3]) for found in re.finditer(r"(([A-Za-z])\2*)([^A-Za-z]*)", pattern)]
 
 
 def times_text(options: argparse.Namespace, *moments_ms: int) -> str:
-    """Return local times by the pattern of --date-format, which `date_format` has checked."""
+    """Return a local time by the pattern of --date-format, which `date_format` has checked."""
     return ", ".join(_time_text(moment_ms, options.date_format) for moment_ms in moments_ms)
 
 

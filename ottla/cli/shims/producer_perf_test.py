@@ -1,4 +1,7 @@
-"""kafka-producer-perf-test: how many records a second are acknowledged, and after how long. The client is Python: it is the slower half."""
+"""kafka-producer-perf-test: how many records a second are acknowledged, and their latency.
+
+The client is written in Python, and is slower than the broker.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _payload(options: argparse.Namespace) -> Callable[[Random, int], bytes]:
-    """Return what makes the value of a record from its number."""
+    """Return the function that makes the value of a record from its number."""
     if options.record_size is not None:
         if options.record_size <= 0:
             raise Unusable("--record-size should be greater than zero.")
@@ -110,14 +113,14 @@ def _payload(options: argparse.Namespace) -> Callable[[Random, int], bytes]:
 
 
 def rate(measured: Measured, now_ns: int, which: str = "") -> str:
-    """Return the count and what a second has; `which` stands behind the count, as " steady state" does."""
+    """Return a text with the count and the rates. `which` follows the count, such as " steady state"."""
     seconds, count = measured.seconds(now_ns), measured.records
     mib = measured.bytes / seconds / MIB
     return f"{count}{which} records sent, {count / seconds:.1f} records/sec ({mib:.2f} MB/sec)"
 
 
 def window(measured: Measured, now_ns: int) -> str:
-    """Return the line of an interval."""
+    """Return the line about an interval."""
     took = measured.durations
     return f"{rate(measured, now_ns)}, {took.mean_ms:.1f} ms avg latency, {took.max_ms:.1f} ms max latency."
 

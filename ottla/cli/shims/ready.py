@@ -1,4 +1,6 @@
-"""The command `cub kafka-ready [-b SERVERS] N SECONDS`: 0 once N brokers take part, 1 when the time is over."""
+"""The command `cub kafka-ready [-b SERVERS] N SECONDS`: it exits with 0 once N brokers are in the cluster, or with 1 when the
+time is over.
+"""
 
 from __future__ import annotations
 

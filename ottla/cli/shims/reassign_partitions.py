@@ -29,7 +29,7 @@ from ottla.client.partitions import TopicPartition
 from ottla.client.topics import alter_reassignments, list_reassignments
 from ottla.protocol.errors import ErrorCode
 
-#: What each action needs, and what else may stand beside it.
+#: The options that each action needs, and those that it allows.
 REQUIRED = {
     "generate": ("topics-to-move-json-file", "broker-list"),
     "execute": ("reassignment-json-file",),
@@ -100,7 +100,7 @@ async def current_replicas(cluster: ClusterClient, names: Iterable[str]) -> dict
 
 
 async def directories(cluster: ClusterClient, brokers: Iterable[int]) -> dict[PlannedReplica, tuple[str, bool]]:
-    """Return the log directory of each replica of the brokers; True beside it for one that is being moved there."""
+    """Return the log directory of each replica of the brokers. True beside it means that the replica is being moved there."""
     found: dict[PlannedReplica, tuple[str, bool]] = {}
     for broker in sorted(set(brokers)):
         for row in await describe_log_dirs(cluster, broker):
@@ -113,7 +113,7 @@ async def directories(cluster: ClusterClient, brokers: Iterable[int]) -> dict[Pl
 
 
 async def _current(cluster: ClusterClient, wanted: MovePlan | list[str]) -> MovePlan:
-    """Return the present places of a plan's partitions, or of all partitions of topics."""
+    """Return the present replicas of the partitions in a plan, or of all partitions of topics."""
     names = wanted if isinstance(wanted, list) else [name for name, _ in wanted.replicas]
     found = await current_replicas(cluster, names)
     for name in names:
@@ -178,7 +178,7 @@ def _s(items: Iterable[object]) -> str:
 
 
 async def _move_directories(cluster: ClusterClient, plan: MovePlan, seconds: float) -> None:
-    """Ask each broker to move its replicas; those that it does not have yet are asked for again."""
+    """Ask each broker to move its replicas. If a broker does not have a replica yet, ask again."""
     todo, loop = dict(plan.directories), asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
@@ -262,7 +262,7 @@ async def _cancel(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if staying:
         await _move_directories(cluster, MovePlan({}, staying), (options.timeout or TIMEOUT_MS) / 1000)
     else:
-        print("None of the specified partition moves are active.", end="")  # Kafka ends no line here
+        print("None of the specified partition moves are active.", end="")  # Kafka prints no line end here
     if not options.preserve_throttles:
         await move_throttles.clear(cluster, plan)
     return 0

@@ -1,4 +1,4 @@
-"""The formatters of kafka-console-consumer: what is printed of a record, by the class that --formatter names."""
+"""The formatters of kafka-console-consumer: the text that is printed for a record, by the class that --formatter names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT = "DefaultMessageFormatter"
 
 
 class Printable(NamedTuple):
-    """A record of a partition. `deliveries` is how often a share group has delivered it, None where no group has."""
+    """A record of a partition. `deliveries` is how often a share group has delivered it; None without a share group."""
 
     partition: int
     record: Record
@@ -46,7 +46,7 @@ def deserializer(name: str | None) -> Deserialize:
     """Return the function of a class of Kafka's clients, by its name with or without the package.
 
     Raises:
-        Unusable: there is no such class, or not here.
+        Unusable: there is no such class, or it is not supported here.
     """
     short = (name or "StringDeserializer").rpartition(".")[2].removesuffix("Deserializer")
     if short in ("String", "ByteArray", "Bytes", "ByteBuffer"):
@@ -74,7 +74,7 @@ def _not_deserialized(message: str) -> Unreadable:
 def _uuid(data: bytes) -> bytes:
     try:
         return str(UUID(data.decode())).encode()
-    except ValueError:  # an invalid UTF-8 text, too
+    except ValueError:  # also for invalid UTF-8
         raise _not_deserialized("Error parsing data into UUID") from None
 
 
@@ -116,7 +116,7 @@ def _default_formatter(properties: dict[str, str], key: Deserialize, value: Dese
     line_separator = properties.get("line.separator", "\n").encode()
     headers_separator = properties.get("headers.separator", ",").encode()
     null = properties.get("null.literal", "null").encode()
-    # A null is deserialized from its literal, as Kafka's formatter does: four letters are an Integer, and no Long.
+    # As in Kafka's formatter, a null is its literal, deserialized: its four letters are a valid Integer, but no valid Long.
     parts: list[Write] = []
     if on("print.timestamp"):
         kinds = ("CreateTime", "LogAppendTime")

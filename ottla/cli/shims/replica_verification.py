@@ -1,4 +1,4 @@
-"""kafka-replica-verification: whether all replicas of partitions have the same batches, until it is interrupted."""
+"""kafka-replica-verification: it compares the batches of all replicas of partitions, until it is interrupted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _text(place: TopicPartition) -> str:
 
 
 class _Replicas:
-    """The partitions, which brokers have them, and the offset up to which all replicas of each have been the same."""
+    """The partitions with the brokers that have them, and the offset up to which all replicas of each are equal."""
 
     def __init__(self, cluster: ClusterClient, options: argparse.Namespace) -> None:
         self._cluster = cluster
@@ -91,7 +91,7 @@ class _Replicas:
         self.offsets: dict[TopicPartition, int] = {}
 
     async def find(self, wanted: re.Pattern[str]) -> None:
-        """Look up the topics of these names, and where to begin."""
+        """Find the topics with these names, and the offsets to begin at."""
         for topic in (await self._cluster.metadata(None)).topics:
             name = topic.name or ""
             if not wanted.fullmatch(name):
@@ -104,7 +104,7 @@ class _Replicas:
             self.offsets.update(((name, index), offset) for index, offset in found.items())
 
     async def verify(self) -> tuple[int, TopicPartition]:
-        """Compare one Fetch from each broker. Return the largest lag behind a high watermark, and the partition that has it.
+        """Compare one Fetch from each broker. Return the largest lag behind a high watermark, and its partition.
 
         Raises:
             Unusable: two replicas have batches that end at different offsets.
@@ -131,7 +131,7 @@ class _Replicas:
         return lags[slowest], slowest
 
     def _compare(self, place: TopicPartition, parts: Mapping[int, PartitionData]) -> None:
-        """Step through the batches of all replicas, as long as each has a committed one."""
+        """Compare the batches of all replicas, as long as each replica has a next committed one."""
         batches = {node: _committed(part) for node, part in parts.items()}
         while batches:
             heads = {node: next(left, None) for node, left in batches.items()}

@@ -1,4 +1,7 @@
-"""kafka-server-start: a node from a properties file, in the foreground. It rejects -daemon, because a container keeps it in the foreground."""
+"""kafka-server-start: it runs a node from a properties file in the foreground.
+
+It rejects -daemon, because a container needs a foreground process.
+"""
 
 from __future__ import annotations
 

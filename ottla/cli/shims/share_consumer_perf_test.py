@@ -1,4 +1,7 @@
-"""kafka-share-consumer-perf-test: how many records a second a share group reads. The client is Python: it is the slower half."""
+"""kafka-share-consumer-perf-test: how many records a second a share group reads.
+
+The client is written in Python, and is slower than the broker.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ async def _consume(
 
 
 async def _acquired(consumer: ShareConsumer) -> AsyncIterator[Sequence[Record]]:
-    """Acknowledge and give out what the leaders have; that may be nothing."""
+    """Acknowledge and yield the records that the leaders have; a chunk may be empty."""
     while True:
         acquired = await consumer.poll()
         if acquired:

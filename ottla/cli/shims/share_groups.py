@@ -176,7 +176,8 @@ async def _reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _is_empty(cluster: ClusterClient, group: str) -> bool:
-    """Return True for a group without members, False for one that does not exist: offsets can be set before its first member joins.
+    """Return True for a group without members, and False for a group that does not exist: offsets can be set before its first
+    member joins.
 
     Raises:
         Unusable: it has members.

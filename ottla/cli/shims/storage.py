@@ -1,4 +1,7 @@
-"""kafka-storage: format, info, and what features need. The directories are those of `log.dirs` and `metadata.log.dir`."""
+"""kafka-storage: format, info, and the dependencies of features.
+
+The directories are those of `log.dirs` and `metadata.log.dir`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from ottla.storage.directories.log_dirs import MetaProperties, read_meta_propert
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import OsFiles
 
-#: Kafka's message for a file of a broker that is none of KRaft.
+#: Kafka's message for the properties file of a broker without KRaft.
 NO_ROLES = 'Missing required configuration "process.roles" which has no default value.'
 
 
@@ -68,7 +71,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _dependencies(features: list[str]) -> int:
-    """Print what each level needs. The work is that of kafka-features, the messages are this tool's own."""
+    """Print the dependencies of each level. The work is done by kafka-features, but the messages are this tool's own."""
     for text in features:
         name, equals, level = (part.strip() for part in text.partition("="))
         if not equals:
@@ -85,7 +88,8 @@ def _dependencies(features: list[str]) -> int:
 
 
 def _on_directories(options: argparse.Namespace) -> int:
-    # Raft and the node's configuration: half a second of imports on a small machine, for these two commands only.
+    # Imported late: Raft and the node's configuration take half a second on a small machine, and only these two commands need
+    # them.
     from ottla.local.storage_format import CannotFormat, directories_of, format_directories
     from ottla.processes.plan import plan
 
@@ -116,7 +120,7 @@ def _random_id() -> str:
 
 
 def info(directories: list[str]) -> int:
-    """Print which directories there are, what the first is formatted for, and what is wrong with the others."""
+    """Print the directories that exist, what the first one is formatted for, and what is wrong with the others."""
     files = OsFiles()
     there: list[str] = []
     found: list[MetaProperties] = []

@@ -27,7 +27,7 @@ from ottla.protocol.messages.streams_group_describe import Assignment, Described
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-#: The options of which only one may be given, in the order in which Kafka's tool looks for two of them.
+#: Only one of these options may be given. The order is that in which Kafka's tool looks for two of them.
 SCENARIOS = (
     "to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "to-current", "shift-by", "from-file",
 )  # fmt: skip
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _text(action: str, failure: Failure) -> str:
-    """Return the message of the exception in which Kafka's tool has the failure."""
+    """Return the message with the exception that Kafka's tool prints for the failure."""
     if action == "describe":
         return exception(failure)
     if action == "reset-offsets" and failure.code != ErrorCode.GROUP_ID_NOT_FOUND:
@@ -179,7 +179,7 @@ def _members(group: DescribedGroup, verbose: bool) -> None:
         rows.append([group.group_id, member.member_id, member.process_id, member.client_id, shown])
     widths = [15, 15, 15, 15, 0]
     if verbose:
-        # Kafka's format has no space between the epoch of the topology and the member.
+        # Kafka's format has no space between the topology's epoch and the member.
         ids = [str(row[1]) for row in rows]
         width = max(15, *map(len, ids))
         topology = 0 if group.topology is None else group.topology.epoch

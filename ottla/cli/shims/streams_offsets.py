@@ -14,12 +14,12 @@ from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
-#: The options in the order of the set that Kafka's tool prints.
+#: The options as Kafka's tool prints them.
 SCENARIO_TEXT = ", ".join(f"[{name}]" for name in SCENARIOS)
 
 
 async def internal_topics(cluster: ClusterClient, name: str) -> list[str]:
-    """Return the topics that go with a group, and names those of its topology that do not."""
+    """Return the topics that are deleted with a group. Print the internal topics of its topology that are not."""
     group = await described(cluster, name, groups.describe_streams_group)
     own, others = groups.internal_topics(group)
     for topic in others:

@@ -1,7 +1,7 @@
 """The common parts of the stand-ins for Kafka's tools: parsing with Kafka's messages, client properties files, and a cluster client.
 
-Kafka's older tools parse with jopt-simple, of which `Parser` has the rules and the messages. The newer ones parse with
-argparse4j, a translation of Python's argparse, which `TreeParser` is; they have commands of their own.
+Kafka's older tools parse with jopt-simple, whose rules and messages `Parser` has. The newer ones have subcommands, and parse
+with argparse4j, a translation of Python's argparse; `TreeParser` stands for it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ottla.client.failures import Failure
 TIMEOUT_MS = 60_000
 #: Earlier names of --command-config.
 OLD_CONFIGS = ("consumer_config", "producer_config", "admin_config")
-#: Options with single client properties, which win over those of the file.
+#: Options that set single client properties. They win over the properties of the file.
 PROPERTY_OPTIONS = ("consumer_property", "producer_property", "command_property")
-#: The messages of argparse for mistakes, and those of jopt-simple.
+#: Messages of argparse about mistakes, and jopt-simple's messages in their place.
 _MISTAKES = (
     (re.compile(r"unrecognized arguments: --([\w.-]+).*"), r"\1 is not a recognized option"),
     (re.compile(r"unrecognized arguments: (\S+).*"), r"\1 is not a recognized option"),
@@ -40,13 +40,13 @@ class Unusable(Exception):
     """An option, a value or a file that cannot be used; its text is Kafka's message."""
 
 
-#: No number of 64 bits has more digits than this; Python's int would take blanks and underscores, too.
+#: A 64-bit number does not have more digits. (Python's int would also take blanks and underscores.)
 _INTEGER = re.compile(r"[+-]?0*\d{1,20}", re.ASCII)
 _HOST_PORT = re.compile(r"(?:[\w%.-]*://)?\[?([\w%.:-]*)\]?:\d+", re.ASCII)
 
 
 class ToolParser(argparse.ArgumentParser):
-    """The options of one tool. `mistakes` is printed before what is wrong with the words of a command line."""
+    """The options of one tool. `mistakes` is printed before the message about a mistake in the command line."""
 
     def __init__(self, name: str, description: str, mistakes: str = "") -> None:
         super().__init__(prog=name, description=description, allow_abbrev=False, add_help=False)
@@ -72,7 +72,7 @@ class ToolParser(argparse.ArgumentParser):
             self.add_argument(f"--{name}", type=int32)
 
     def add_bootstrap(self, *, controller: bool = False, old_names: Sequence[str] = ()) -> None:
-        """The servers and the client properties; `old_names` are spellings that Kafka deprecates or has had."""
+        """Add the options for the servers and the client properties. `old_names` are spellings that Kafka deprecates or had."""
         self.add_argument("--bootstrap-server", "--broker-list", dest="bootstrap_server")
         if controller:
             self.add_argument("--bootstrap-controller", dest="bootstrap_controller")
@@ -90,13 +90,16 @@ class ToolParser(argparse.ArgumentParser):
         raise SystemExit(1)
 
     def usage_error(self, message: str) -> NoReturn:
-        """Print what is wrong with the options together, and the help."""
+        """Print which options do not go together, and the help."""
         print(message, file=sys.stderr)
         self.print_help(sys.stderr)
         raise SystemExit(1)
 
     def parse(self, arguments: list[str], *, bootstrap: bool = True) -> argparse.Namespace:
-        """Parse, with --help, --version and a missing --bootstrap-server answered as Kafka's tools do. Words without an option count for nothing."""
+        """Parse the arguments. --help, --version and a missing --bootstrap-server are handled as in Kafka's tools.
+
+        Words without an option are ignored.
+        """
         options, words = self.parse_known_args(self._joined(arguments))
         if unknown := [word for word in words if word.startswith("-") and word.strip("-")]:
             self.error(f"unrecognized arguments: --{unknown[0].lstrip('-').partition('=')[0]}")
@@ -112,7 +115,7 @@ class ToolParser(argparse.ArgumentParser):
         return options
 
     def connect(self, options: argparse.Namespace) -> None:
-        """Say what is missing to connect, and read the client properties."""
+        """Print an error if the address is missing, and read the client properties."""
         controllers = getattr(options, "bootstrap_controller", None)
         if options.bootstrap_server is None and controllers is None:
             self.usage_error(self.missing_bootstrap)
@@ -124,7 +127,7 @@ class ToolParser(argparse.ArgumentParser):
         options.client_properties = options.file_properties | key_values(texts)
 
     def check_servers(self, text: str) -> None:
-        """Reject addresses without a port, as only some of Kafka's tools do."""
+        """Reject addresses without a port, which only some of Kafka's tools do."""
         addresses = text.rstrip(",").split(",")
         if not all(_HOST_PORT.fullmatch(address) for address in addresses):
             self.usage_error("Please provide valid host:port like host1:9091,host2:9092")
@@ -135,7 +138,7 @@ class ToolParser(argparse.ArgumentParser):
                 self.usage_error(f'Missing required argument "[{name}]"')
 
     def forbid(self, options: argparse.Namespace, used: str, *others: str) -> None:
-        """Reject any of the others beside the option `used`."""
+        """Reject the options `others` if the option `used` is given."""
         for name in others if given(options, used) else ():
             if given(options, name):
                 self.usage_error(f'Option "[{used}]" can\'t be used with option "[{name}]"')
@@ -152,7 +155,7 @@ class ToolParser(argparse.ArgumentParser):
 
 
 class TreeParser(argparse.ArgumentParser):
-    """A parser with commands, which ends with 1 as argparse4j does, also after its help."""
+    """A parser with subcommands. It ends with 1, also after its help, as argparse4j does."""
 
     help_code = 1
 
@@ -168,7 +171,7 @@ class TreeParser(argparse.ArgumentParser):
         super().exit(status or self.help_code, message)
 
     def translated(self, message: str) -> str:
-        """Return the message as argparse4j has it."""
+        """Return the message in argparse4j's words."""
         message = re.sub("the following arguments are required: (-.*)", r"argument \1 is required", message)
         message = re.sub("unrecognized arguments: (.*)", r"unrecognized arguments: '\1'", message)
         return re.sub("the following arguments are required: .*", "too few arguments", message)
@@ -198,19 +201,19 @@ class HelpfulParser(TreeParser):
 
 
 def connected(options: argparse.Namespace) -> argparse.Namespace:
-    """Complete the options of a TreeParser for `with_cluster`."""
+    """Add to the options of a TreeParser what `with_cluster` needs."""
     options.bootstrap_server = options.bootstrap_server or getattr(options, "bootstrap_controller", None)
     options.client_properties = client_properties(options.command_config)
     return options
 
 
 def int32(text: str) -> int:
-    """Return the number as Java's Integer.parseInt does. ValueError: it is none, or is out of range."""
+    """Return the number as Java's Integer.parseInt does. Raise ValueError if it is none, or out of range."""
     return _ranged(text, 31)
 
 
 def int64(text: str) -> int:
-    """Return the number as Java's Long.parseLong does. ValueError: it is none, or is out of range."""
+    """Return the number as Java's Long.parseLong does. Raise ValueError if it is none, or out of range."""
     return _ranged(text, 63)
 
 
@@ -228,12 +231,12 @@ def java_split(text: str, separator: str) -> list[str]:
     return parts
 
 
-#: The characters of a topic id that Kafka takes, which are some more than one has.
+#: Kafka takes texts of up to this length as a topic id, although an id has fewer characters.
 _UUID_CHARS_MAX = 24
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the bytes of an id as Java's Uuid.fromString does. ValueError: it is none, with Kafka's message."""
+    """Return the bytes of an id as Java's Uuid.fromString does. Raise ValueError with Kafka's message if it is no id."""
     if len(text) > _UUID_CHARS_MAX:
         raise ValueError(
             f"Input string with prefix `{text[:_UUID_CHARS_MAX]}` is too long to be decoded as a base64 UUID"
@@ -271,12 +274,12 @@ def client_properties(path: str | None) -> dict[str, str]:
 
 
 def key_values(texts: Sequence[str]) -> dict[str, str]:
-    """Return the pairs of options such as --property key=value; a key without a value has an empty one."""
+    """Return the pairs of options such as --property key=value. A key without a value gets an empty value."""
     return {key: value for key, _, value in (text.partition("=") for text in texts)}
 
 
 def deprecated(options: argparse.Namespace, old: Mapping[str, str], head: str = "Warning:") -> None:
-    """Warn of each old option that is given, as Kafka's tools do on standard output."""
+    """Print a warning for each old option that is given, on standard output as Kafka's tools do."""
     for name, new in old.items():
         if given(options, name):
             print(f"{head} --{name} is deprecated and will be removed in a future version. Use --{new} instead.")
@@ -300,7 +303,7 @@ def with_cluster(
     """Run the coroutine on a cluster client, which connects as --command-config says.
 
     Raises:
-        CommandFailed: also when time is up.
+        CommandFailed: the action has failed, or time is up.
     """
 
     async def run() -> int:
@@ -314,7 +317,10 @@ def with_cluster(
 
 
 def run_for_long(options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[int]]) -> int:
-    """Run a tool that goes on until it is done or interrupted; why it failed is printed without its exception's name."""
+    """Run a tool that goes on until it is done or interrupted.
+
+    The message about a failure is printed without the exception's name.
+    """
     try:
         return with_cluster(options, work, limited=False)
     except Failure as failure:
@@ -323,14 +329,14 @@ def run_for_long(options: argparse.Namespace, work: Callable[[ClusterClient], Aw
 
 
 def table(rows: Sequence[Sequence[object]], widths: Sequence[int]) -> list[str]:
-    """Lines of cells padded to the widths, or to the longest cell of a column if that is wider."""
+    """Return lines of cells, padded to the widths, or to the longest cell of a column if that is wider."""
     cells = [[str(cell) for cell in row] for row in rows]
     wide = [max(width, *(len(row[index]) for row in cells)) if width else 0 for index, width in enumerate(widths)]
     return [" ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)) for row in cells]
 
 
 def tab_table(rows: Sequence[Sequence[object]]) -> list[str]:
-    """Lines of cells padded to the longest one of their column, with tabs between the columns."""
+    """Return lines of cells, padded to the longest one of their column, with tabs between the columns."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["\t".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]

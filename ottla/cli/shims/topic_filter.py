@@ -9,10 +9,11 @@ from ottla.client.failures import Failure
 
 
 def included(text: str, end: str = ".") -> re.Pattern[str]:
-    """Return the pattern of `--topic "a, b"`: a comma is an alternative; blanks, and quotes around the whole, count for nothing.
+    """Return the pattern of `--topic "a, b"`: a comma separates alternatives; blanks, and quotes around the whole text, are
+    ignored.
 
     Raises:
-        CommandFailed: it is no regular expression; `end` is the end of that sentence.
+        CommandFailed: it is no regular expression; `end` is the end of the message.
     """
     cleaned = re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", ""))
     try:

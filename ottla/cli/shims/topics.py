@@ -38,9 +38,9 @@ FILTERS = ("under-replicated-partitions", "unavailable-partitions", "under-min-i
 WITHOUT_EFFECT = {
     "partition-size-limit-per-response": "Topics are described by Metadata, whose response has all partitions."
 }
-#: The actions that an option may stand beside.
+#: The actions that allow an option.
 ALLOWED = {
-    "config": ("create", "alter"),  # an alteration has an error of its own
+    "config": ("create", "alter"),  # --alter with this option has its own error
     "partitions": ("create", "alter"),
     "replication-factor": ("create",),
     "replica-assignment": ("create", "alter"),
@@ -72,7 +72,7 @@ def parser() -> ToolParser:
 
 
 def check_options(made: ToolParser, options: argparse.Namespace) -> str:
-    """Return the action. End the tool for options that do not go together."""
+    """Return the action. End the tool if options do not go together."""
     if options.delete_config:
         print(NO_DELETE, file=sys.stderr)
     asked = [name for name in ACTIONS if getattr(options, name)]
@@ -114,9 +114,12 @@ def _number(name: str, text: str | None) -> int | None:
 
 
 async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
-    """Return the topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
+    """Return the topics that --topic (a regular expression) matches.
+
+    Raise CommandFailed if there are none, unless --if-exists is given.
+    """
     found = sorted((await cluster.metadata(None)).topics, key=lambda topic: str(topic.name))
-    # The id of zeros is that of no topic, and stands in Kafka's tool for an option that is not given.
+    # In Kafka's tool the id of zeros, which no topic has, means that the option is not given.
     topic_id = b"" if options.topic_id is None else _topic_id(options.topic_id)
     wanted: str | None
     if any(topic_id):

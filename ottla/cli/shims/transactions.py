@@ -35,7 +35,7 @@ HANGING = (
     "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTimestamp",
     "Duration(min)",
 )  # fmt: skip
-#: The most that Kafka's brokers allow by default, in minutes: a longer open transaction may hang.
+#: Kafka's brokers allow at most this many minutes by default: a transaction that is open for longer may hang.
 TIMEOUT_MINUTES = 15
 MS_PER_MINUTE = 60_000
 
@@ -161,7 +161,7 @@ async def _abort(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _find_hanging(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    """Show transactions that are open for longer than allowed, and of which no coordinator knows."""
+    """Show transactions that are open for longer than allowed, and that no coordinator knows."""
     if options.topic is None and options.broker_id is None:
         raise Unusable(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"

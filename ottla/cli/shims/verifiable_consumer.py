@@ -1,4 +1,4 @@
-"""kafka-verifiable-consumer: reads a topic as a member of a group, and prints each step as a JSON line."""
+"""kafka-verifiable-consumer: it reads a topic as a member of a group, and prints each step as a JSON line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.client.partitions import TopicPartition
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST}
-#: Options of which the client knows one value.
+#: Options for which the client supports only one value.
 FIXED = {"assignment_strategy": RANGE, "group_instance_id": None}
 
 
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 class _Run:
-    """One run: what was consumed, and the assignment that was printed last."""
+    """The state of one run: what was consumed, and the assignment that was printed last."""
 
     def __init__(self, cluster: ClusterClient, options: argparse.Namespace) -> None:
         self._cluster = cluster
@@ -98,11 +98,11 @@ class _Run:
                     await self._consume(member, consumed)
         self._print_places("partitions_revoked", self._assigned)
         print_event(self._clock, "shutdown_complete")
-        print_event(self._clock, "shutdown_requested")  # by the hook that ends Kafka's tool
+        print_event(self._clock, "shutdown_requested")  # the hook that ends Kafka's tool prints it
         return 0
 
     def _print_assignment(self, member: GroupConsumer) -> None:
-        """Print what changed: by the classic protocol all partitions are given up at each change."""
+        """Print the changes of the assignment. In the classic protocol each change gives up all partitions first."""
         if member.assignments == self._assignments:
             return
         before, now = self._assigned, sorted(member.consumer.positions)

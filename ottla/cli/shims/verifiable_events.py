@@ -8,7 +8,7 @@ from ottla.server.clock import Clock
 
 
 def print_event(clock: Clock, name: str, **facts: object) -> None:
-    """Print an event with its time, flushed, because its reader waits for it."""
+    """Print an event with its time. Flush it, because its reader waits for it."""
     row = {"timestamp": clock.wall_ms(), "name": name, **facts}
     print(json.dumps(row, separators=(",", ":"), ensure_ascii=False), flush=True)
 

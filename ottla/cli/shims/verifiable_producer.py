@@ -1,4 +1,4 @@
-"""kafka-verifiable-producer: writes numbers, and says of each on standard output that it was acknowledged, as JSON lines."""
+"""kafka-verifiable-producer: it writes numbers, and prints a JSON line for each that is acknowledged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import NewRecord
 
-#: How long records are collected before they are sent, so that one that is alone does not wait.
+#: Records are collected for at most this long before they are sent, so that a single record does not wait.
 LINGER_MS = 50
 
 
@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--bootstrap-server", required=True)
     parser.add_argument("--max-messages", type=int64, default=-1)
     parser.add_argument("--throughput", type=int64, default=-1)
-    parser.add_argument("--acks", type=int64, choices=(0, 1, -1), default=-1)  # an idempotent producer waits for all
+    # ignored: an idempotent producer waits for all replicas
+    parser.add_argument("--acks", type=int64, choices=(0, 1, -1), default=-1)
     parser.add_argument("--producer.config", dest="old_config")
     parser.add_argument("--command-config")
     parser.add_argument("--message-create-time", type=int64, default=-1)

@@ -1,4 +1,4 @@
-"""kafka-verifiable-share-consumer: reads a topic as a member of a share group, and prints each step as a JSON line."""
+"""kafka-verifiable-share-consumer: it reads a topic as a member of a share group, and prints each step as a JSON line."""
 
 from __future__ import annotations
 
