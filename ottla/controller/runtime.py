@@ -121,10 +121,10 @@ class Controller:
         self._log = log_
         self._state: ControlState | None = None
         self._waiting: deque[_UncommittedReply] = deque()
-        self._last_offset = -1  # of the newest record appended by this term
+        self._last_offset = -1  # the offset of the newest record that was appended in this term
         self._bootstrap: list[MetadataRecord] | None = None
         self._last_leader_id = -1
-        #: Elected, and not active yet.
+        #: The work that builds the index of this controller, which is elected and not active yet.
         self._indexing: Work[ClusterIndex] | None = None
 
     # The quorum's side
@@ -178,7 +178,7 @@ class Controller:
         return KafkaError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller; {known}.")
 
     def write(self, decide: Decide[T]) -> Reply[T]:
-        """Decide, append and replay now; the answer comes with the commit. Whatever `decide` raises is not our matter."""
+        """Decide, append and replay now; the answer comes with the commit. Exceptions of `decide` are raised to the caller."""
         reply: Reply[T] = Reply()
         self._answer(reply, self._decided(self.state, decide))
         return reply
@@ -188,7 +188,7 @@ class Controller:
 
         `decide` returns a response of None as long as there is more to decide, and is called again in the next turn: what is
         decided in one turn is appended and replayed in it, other decisions come in between, and the answer is one for all
-        of them. What it raises in the first turn is the caller's, later it is the answer.
+        of them. An exception of the first turn is raised to the caller; a later one becomes the answer.
         """
         reply: Reply[T] = Reply()
         begin_in_turns(
@@ -204,7 +204,7 @@ class Controller:
         return response
 
     def _decided(self, state: ControlState, decide: Decide[T]) -> T:
-        """Return the response; what led to it is appended and replayed."""
+        """Decide, append and replay; return the response."""
         with self.operations:
             outcome = decide(state)
             if outcome.records:
@@ -273,7 +273,7 @@ class Controller:
             self.on_configs_changed({name for changed in changes for name in changed})
 
     def _follow_brokers(self, delta: MetadataDelta) -> None:
-        """Sessions begin and end with registrations."""
+        """Begin and end the sessions of brokers with their registrations."""
         if delta.cluster is None:
             return
         now_ms = self.clock.mono_ms()
@@ -328,7 +328,7 @@ class Controller:
             if records:
                 self._append(state, records)
         except KafkaError:
-            # The leadership went as it came, and leader_changed follows; or there is no room for what a controller begins with.
+            # The leadership is lost already, and leader_changed follows; or there is no room for a controller's first records.
             self._log.resign(self.epoch)
             return
         self.on_activated()

@@ -48,8 +48,9 @@ class InSyncOnce:
     """
 
     def __init__(self, timeout_ms: int) -> None:
-        """After `timeout_ms` nothing is missed any more: a replica that never catches up, because its leader's disk fails, must not stop an
-        update for good."""
+        """After `timeout_ms` no replica is missed any more: a replica that never catches up, because its leader's disk fails,
+        must not stop an update for good.
+        """
         self._timeout_ms = timeout_ms
         self._is_done = False
         self._since_ms = -1

@@ -3,8 +3,9 @@
 A start says from time to time how far it is: recovery after a crash may take minutes. The partitions are counted when their configuration
 is asked for, which is once for each, before it is opened.
 
-Most of the time that a log needs to close it waits: for five to seven syncs. One after the other on the loop, 500 partitions stood still for 15.7 s, longer
-than `docker stop` waits before it kills (10 s). File systems let syncs that wait at the same time share a journal commit.
+A log that is closed spends most of the time waiting for its five to seven syncs. 500 partitions, closed one after the other on
+the loop, held it for 15.7 s, longer than `docker stop` waits before it kills (10 s). File systems let syncs that wait at the
+same time share a journal commit.
 """
 
 from __future__ import annotations

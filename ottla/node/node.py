@@ -278,7 +278,7 @@ class Node:
         lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])
 
     def _authorize_clients(self, caught_up: asyncio.Future[None]) -> None:
-        """A broker alone knows all entries once it has caught up with the controller that registered it."""
+        """Let the authorizer of a node without the controller role decide: the broker has caught up, and has all entries."""
         if not caught_up.cancelled() and caught_up.exception() is None:
             assert isinstance(self.authorizer, StandardAuthorizer)
             self.metadata.loader.add_publisher(AclPublisher(self.authorizer, lambda: True))
@@ -346,10 +346,10 @@ class Node:
     # -- Stopping ----------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Leave in order: leadership, clients, the quorum, logs.
+        """Stop in this order: leadership, clients, the quorum, logs.
 
-        The quorum before the logs: closing 500 of them takes a second or two, and an active controller that is silent so long
-        leaves the cluster without metadata until the others have found out.
+        The quorum stops before the logs: closing 500 logs takes a second or two, and the cluster has no metadata while an
+        active controller is silent and the others have not noticed it.
         """
         if self._stopping:
             return  # a start that is cut short by a stop ends here too

@@ -44,7 +44,7 @@ def inherited_pipes() -> tuple[int, int]:
 
 
 def stop_with_parent(loop: asyncio.AbstractEventLoop, alive_fd: int, stop: asyncio.Event) -> None:
-    """Set `stop` once the parent has closed its end of the pipe, or has ended; nothing for a node without a parent (-1)."""
+    """Set `stop` once the parent has closed its end of the pipe, or has ended; a node without a parent (-1) does nothing."""
 
     def on_readable() -> None:
         if not os.read(alive_fd, 1):

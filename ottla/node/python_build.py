@@ -19,14 +19,14 @@ class PythonBuild(StrEnum):
     PROFILE = "profile"
     NO_PROFILE = "no profile"
     DEBUG = "debug"
-    #: No configuration came with it.
+    #: The interpreter came without its configuration.
     UNKNOWN = "unknown"
 
 
 @cache
 def python_build() -> PythonBuild:
-    """Return how this process's interpreter was compiled."""
-    import sysconfig  # a start does without it
+    """Return how the interpreter of this process was compiled."""
+    import sysconfig  # imported here, because most starts do not need it
 
     return judge_build(sysconfig.get_config_vars())
 

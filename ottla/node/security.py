@@ -50,9 +50,9 @@ class NodeUsers:
         """Take in `image` a function that returns the latest one."""
         self._world, self._config, self._image = world, config, image
         self._decoys_of: ScramImage | None = None
-        #: For each mechanism the credential that decoys are like.
+        #: For each mechanism the credential whose parameters decoys have.
         self._models: dict[str, ScramCredential | None] = {}
-        #: While there are no users.
+        #: The key of decoys while there are no users.
         self._decoy_key = world.rng.randbytes(SALT_BYTES)
         self.tokens = OAuthTokens(world)
         self.for_scram = ScramUsers(self._credential, self._token, self._decoy, self._nonce)
@@ -71,7 +71,8 @@ class NodeUsers:
     def _decoy(self, mechanism: str, user: str) -> ScramCredential:
         scram = self._image().scram
         if scram is not self._decoys_of:
-            # A peer without a login may ask for many, and the first of all users is looked for among all of them.
+            # Computed once for each image: a peer without a login may ask for many decoys, and finding the first user takes a
+            # look at all users.
             self._decoys_of, self._models = scram, {name: scram.first(number) for name, number in NUMBERS.items()}
         return decoy(self._models[mechanism], self._decoy_key, user)
 

@@ -56,7 +56,7 @@ class StoryPage:
     def __init__(
         self, node_id: int, own: Values, is_authorized: bool, host: str, stories: Callable[[], NodeStories | None]
     ) -> None:
-        """Take in `is_authorized` whether not everybody may describe everything here, and in `host` that of the listener."""
+        """Take `is_authorized`, which is True if there is an authorizer, and `host`, the host of the listener."""
         self._stories = stories
         self._node_id = node_id
         self._who: str = own[STORY] or ("off" if is_authorized else "local")

@@ -1,6 +1,7 @@
 """Additions of a node to its broker: the object that works on tables in a process beside it, the store of remote segments, and a page of both.
 
-A page of the admin listener says as JSON lines how far tables and remote storage are of topics whose partitions the broker leads, and why they wait:
+For the topics whose partitions the broker leads, the page says as JSON lines how far their tables and their remote storage are,
+and why they wait:
 
     /tables    /tables?topic=NAME
     /tiers     /tiers?topic=NAME

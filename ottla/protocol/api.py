@@ -133,7 +133,8 @@ class ApiKey(IntEnum):
     UNREGISTER_CONTROLLER = 94, 0, 0, 0, BOTH
 
 
-#: Versions before the lowest of Kafka 4.4 that are here for clients of the releases that had them. Those of controllers are not.
+#: The lowest version here of APIs that had earlier versions than Kafka 4.4, for clients of the releases with these. APIs of
+#: controllers have no such versions here.
 OLDEST = dict.fromkeys(
     (
         ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS,

@@ -48,21 +48,21 @@ _SCOPE: dict[str, object] = {
 
 #: The elements of all arrays of a request together. To decode and to answer one takes 2 to 5 us, and handlers that do not work in parts
 #: (broker/long_work.py) do it in one turn of the event loop. A number or an id counts as an eighth of an element, unless it is the number
-#: of a partition: each partition has its part in the answer.
+#: of a partition: each partition has an element in the response.
 ELEMENTS_MAX = 10_000
 #: The elements of a request about topics or partitions: 10,000 topics of a partition each. Members of groups that work with Apache Kafka stay below it:
 #: an OffsetCommit of more than some 13,000 partitions is a batch that it does not take.
 TOPIC_ELEMENTS_MAX = 20_000
 OTHER_LIMITS = {
-    # What nodes send, who are not served without it: a follower asks a leader for all of its partitions when its session begins, and
-    # a broker may change the ISR of all that it leads.
+    # Requests of nodes, which need a higher limit: a follower asks a leader for all of its partitions when its session begins,
+    # and a broker may change the ISR of all partitions that it leads.
     "FetchRequest": 40_000,
     "AlterPartitionRequest": 100_000,
     "AssignReplicasToDirsRequest": 100_000,
-    # 10 us each.
+    # An element of these takes 10 us.
     "DescribeShareGroupOffsetsRequest": 10_000,
     "DescribeTopicPartitionsRequest": 10_000,
-    # They are about the partition of the metadata, and there is one.
+    # These are about the one partition of the metadata log.
     "VoteRequest": 1_000,
     "BeginQuorumEpochRequest": 1_000,
     "EndQuorumEpochRequest": 1_000,
@@ -100,7 +100,7 @@ class Decoding(Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         super().__init__(cls, version, flexible)
         self.null = "< 0"
-        #: What peers answer, and what is on the disk, is bounded by what was asked for.
+        #: True for requests: responses of peers, and files, are bounded by what was asked for.
         self.has_budget = cls.__name__.endswith("Request")
 
     def whole(self) -> str:

@@ -124,7 +124,9 @@ class Encoding(Source):
         self.line(*encoded, f"{count} = len({local}){plus}")
         if kind == "str" and not self.flexible:
             self.line(f"if {count} > {primitives.STRING_BYTES_MAX}:")
-            self.line(f"    string_length({count} + 1)")  # raises; a Struct would do so with an error of its own
+            self.line(
+                f"    string_length({count} + 1)"
+            )  # raises ProtocolError; a Struct would raise an error of its own
         if nullable:
             self.depth -= 1
         self.prefix(count, "h" if kind == "str" else "i", "string_length" if kind == "str" else "uvarint")

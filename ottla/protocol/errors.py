@@ -189,7 +189,7 @@ class KafkaError(Exception):
         """The custom message; None if it has only the code's, as in Kafka: clients have a text for each code."""
         return None if self.message == self.code.message else self.message
 
-    def __reduce__(self) -> tuple[object, ...]:  # it may come from another process
+    def __reduce__(self) -> tuple[object, ...]:  # so that it can be pickled by another process
         return type(self), (self.code, self.message)
 
 

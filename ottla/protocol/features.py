@@ -60,8 +60,8 @@ METADATA_VERSIONS = (
     MetadataVersion(34, "4.5-IV0"),  # configurations of groups are validated by the broker that forwards them
 )
 
-#: Since when controllers register (KIP-919), and since when metadata has the directories of replicas (KIP-858) and those of
-#: brokers that get no new ones (KIP-1066).
+#: The levels of metadata.version from which on controllers register (KIP-919), and metadata has the directories of replicas
+#: (KIP-858) and the directories that get no new replicas (KIP-1066).
 MV_CONTROLLER_REGISTRATION = 15
 MV_DIRECTORIES = 17
 MV_CORDONED = 30

@@ -23,7 +23,8 @@ BROKER, CONTROLLER = "broker", "controller"
 METADATA_VERSION = "metadata.version"
 #: The lowest metadata.version of a cluster with a quorum.
 METADATA_VERSION_MIN = 7
-#: Requests of brokers to controllers: brokers list them where there is ZooKeeper, and do not serve them; the versions before 4.0 neither.
+#: APIs of controllers that brokers of clusters with ZooKeeper advertise in these versions, but do not serve. The versions of
+#: releases before 4.0 are not served either.
 BETWEEN_NODES = (ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS)
 #: The software of a node, by which it knows others. Commands have another one, and are clients.
 NODE_SOFTWARE, COMMAND_SOFTWARE = "ottla-node", "ottla"

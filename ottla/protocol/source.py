@@ -37,7 +37,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write a line, and behind it, indented, what is written meanwhile."""
+        """Write a line, and indent the lines that are written within the context."""
         self.line(head)
         self.depth += 1
         yield

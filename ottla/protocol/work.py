@@ -4,7 +4,7 @@ The work is a generator. It yields after each turn's worth:
 
     None         resume it in a later turn of the loop
     a callable   call it on a worker thread (it releases the GIL: decompression, compression) and send its result back
-    an DiskJob    the same for a function that waits for a disk and whose result takes no room
+    a DiskJob     the same for a function that waits for a disk and whose result takes no room
     RELEASE      the results of the callables are no longer in use
 
 and returns its result. Between two turns, state that it does not own may change. A turn's worth is a number of records,

@@ -134,5 +134,5 @@ class LogConfig:
                 value = tuple(value.split(",")) if isinstance(value, str) else tuple(value)
             known[name] = value
         if (size := values.get("internal.segment.bytes")) is not None:
-            known["segment_bytes"] = size  # it goes before segment.bytes, whose default is always there
+            known["segment_bytes"] = size  # it takes precedence over segment.bytes, which always has a value
         return cls(**known)

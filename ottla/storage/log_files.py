@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 #: Files of batches: segments, and snapshots of the metadata.
 BATCH_SUFFIXES = (".log", ".checkpoint")
-# Signed, as in Kafka: of damaged entries the numbers are shown that its tools show.
+# The numbers are signed, as in Kafka, so that a damaged entry is shown with the same numbers as by Kafka's tools.
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 #: An entry of `.txnindex`: version, and the fields of an AbortedTxn.
 ABORTED_ENTRY = Struct(">hqqqq")
 ABORTED_VERSION = 0
-#: This many zeros are space ahead, and not a header of which a part is lost.
+#: This many zeros are space that was allocated ahead, not a header that is partly lost.
 _SPACE_BYTES = 4096
 
 

@@ -74,8 +74,8 @@ def _alter(
         records.append(record)
         partition = partition.merge(record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The change completed a reassignment that moved the leadership. It is made, and the response is an error nevertheless,
-            # so that the old leader reads the metadata before it asks again.
+            # The change completed a reassignment that moved the leadership. The change is made, and the response is an error
+            # nevertheless: the old leader has to read the metadata before its next request.
             raise KafkaError(ErrorCode.NEW_LEADER_ELECTED)
     result.leader_id = partition.leader
     result.leader_epoch = partition.leader_epoch

@@ -51,7 +51,7 @@ def process_heartbeat(
         match following:
             case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
                 if not state.image.cluster.brokers[broker_id].fenced:
-                    if has_lost_all:  # not eligible for anything either
+                    if has_lost_all:  # it leaves the ELRs as well
                         records += [*unclean_records(state, broker_id, leaving), fence_record(state, broker_id)]
                     else:
                         stops = following is BrokerControlState.SHUTDOWN_NOW

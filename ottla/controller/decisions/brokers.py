@@ -55,8 +55,8 @@ def register_broker(
 ) -> Outcome[int | None]:
     """Register a broker; the response is the broker epoch, the offset of the RegisterBrokerRecord, which therefore only grows.
 
-    It is not the offset of the decision's first record: a broker that has read only that has not caught up, and would lead
-    with old epochs, by the metadata from before its crash.
+    It is not the offset of the decision's first record. A broker that has read only the first record has not caught up: it
+    would lead with old epochs, by the metadata from before its crash.
 
     It returns None if the former incarnation has more partitions than fit into this turn; call it again in the next turn, with
     the same `leaving`.
@@ -118,7 +118,7 @@ def _former_incarnation_records(
     if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
         return unclean_records(state, broker_id, leaving)
     registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
-    # If the controller does not know a replica's directory, any missing directory may be its one.
+    # A replica whose directory the controller does not know may be in any missing directory.
     is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
 
     def is_lost(directory: bytes) -> bool:
@@ -247,7 +247,9 @@ def fence_records(state: ControlState, broker_id: int, *, stops: bool = False) -
 
 
 def fence_record(state: ControlState, broker_id: int, *, stops: bool = False) -> MetadataRecord:
-    """Fence a broker. One that stops is in controlled shutdown although it leads nothing: it has not died (broker/lost_leaders.py)."""
+    """Fence a broker. With `stops` it is marked as shutting down, though it leads nothing: it has not died
+    (broker/lost_leaders.py).
+    """
     epoch = state.image.cluster.brokers[broker_id].epoch
     in_shutdown = ENTER_CONTROLLED_SHUTDOWN if stops else 0
     return BrokerRegistrationChangeRecord(

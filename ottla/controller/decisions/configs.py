@@ -58,7 +58,7 @@ Operations = Mapping[str, tuple[int, str | None]]
 #: A resource's type and name, and the new values by config: a value, or an operation and its value.
 Change: TypeAlias = tuple[int, str, Mapping[str, Any]]
 
-#: The budget of one turn, as long as the values themselves: lists cost some 60 ns a byte to be changed and checked.
+#: The budget of one turn in bytes of values: lists take some 60 ns a byte to be changed and checked.
 BYTES_PER_TURN = 256 << 10
 
 
@@ -197,7 +197,7 @@ class ConfigDecisions:
         if operation == ConfigOp.APPEND:
             known = set(parts)
             return ",".join([*parts, *(part for part in dict.fromkeys(named) if part not in known)])
-        left = Counter(named)  # of a part that stands twice, as many go as are named
+        left = Counter(named)  # a part that is named twice is removed twice
         return ",".join([part for part in parts if not _taken(left, part)])
 
     def _check_resource(self, resource_type: int, resource: str) -> None:

@@ -77,7 +77,8 @@ class ControlState:
     image: MetadataImage
     index: ClusterIndex
     settings: ControlSettings
-    #: The image after a change that is decided, and waits until the ELRs that it would make wrong are empty (eligible.py).
+    #: The image after a change that is decided but not made yet: first the ELRs that it would make wrong are emptied
+    #: (eligible.py).
     coming: MetadataImage | None = None
 
     # Configs, by Kafka's order: topic, this node's, all nodes', the properties file.

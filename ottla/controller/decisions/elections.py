@@ -22,8 +22,8 @@ from ottla.protocol.messages.elect_leaders import (
 PREFERRED = 0
 UNCLEAN = 1
 
-# The number of elections in one turn of the event loop, so that requests are served in between. Partitions that cannot have
-# another leader are left out before, at a fiftieth of the cost: that many more may be looked at in a turn.
+# The limits of one turn of the event loop, so that requests are served in between: of elections, and of partitions that are
+# looked at. A partition that cannot have another leader is skipped, at a fiftieth of the cost of an election.
 ELECTIONS_MAX = 400
 LOOKED_AT_MAX = 4_000
 
@@ -92,7 +92,9 @@ def _elect(
 
 
 class Candidates:
-    """Partitions that a run of a scheduled election has not looked at, in turns. None before the first."""
+    """The partitions that the present run of a scheduled election has still to look at, over several turns; None before a
+    run.
+    """
 
     __slots__ = ("left",)
 

@@ -1,4 +1,5 @@
-"""ELRs that a change of min.insync.replicas, or of eligible.leader.replicas.version to 0, would make wrong: emptied before it, in turns.
+"""Empties the ELRs that a change of min.insync.replicas, or of eligible.leader.replicas.version to 0, would make wrong: in
+turns, before the change.
 
 Theory. A replica is eligible (KIP-966) because the high watermark stood still since it left the ISR: |ISR| was below
 min.insync.replicas. A lower minimum lets the watermark of a led partition move on, to records that the eligible replica does not
@@ -12,8 +13,8 @@ have. So the ELR has to be empty before the leader learns of the lower minimum, 
   without an ELR keeps the last of them.
 
 Kafka's nodes read the same PartitionChangeRecords as after any election. They may be 200,000, and one record for all of them
-took 4 s of one turn of the active controller. They are written in turns, so other decisions come in between: `ControlState.coming`
-makes these count with what is to come, so that they add no ELR that would have to be emptied again.
+took 4 s of one turn of the active controller. They are written in turns, so other decisions come in between: by
+`ControlState.coming` these decisions already follow the change, and add no ELR that would have to be emptied again.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ LOOKED_AT_PER_TURN = 4_000
 
 
 def after_elrs(state: ControlState, decide: Decide[Response]) -> Decision[Response]:
-    """Make the decision, and before it empties the ELRs that it would make wrong. `decide` is called again in the last turn."""
+    """Make the decision, after the ELRs that it would make wrong are empty. `decide` is called again in the last turn."""
     while state.coming is not None:
-        yield []  # one such change at a time: each counts with the minimum that the one before left
+        yield []  # one such change at a time, because each starts from the result of the one before
     outcome = decide(state)
     if not state.image.features.elr_enabled or not any(map(_concerns_elrs, outcome.records)):
         return outcome

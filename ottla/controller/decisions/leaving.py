@@ -68,7 +68,7 @@ def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition
 
 
 def settle(state: ControlState, partitions: Iterable[TopicIdPartition]) -> Outcome[None]:
-    """Remove fenced brokers from the ISRs, and elects leaders."""
+    """Remove fenced brokers from the ISRs, and elect leaders."""
     brokers = state.image.cluster.brokers
     records: list[MetadataRecord] = []
     for topic_id, index in islice(partitions, PARTITIONS_PER_TURN):

@@ -44,7 +44,8 @@ def handle_registration(
                 state, request, controller.next_offset, has_session=has_session, leaving=leaving
             )
         except KafkaError:
-            # Where the first turns have fenced the former incarnation, what they left is decided as for any fenced broker.
+            # The first turns may have fenced the former incarnation: the rest of its partitions is decided as for any fenced
+            # broker.
             components.scheduled_tasks.broker_changed(request.broker_id)
             raise
         return Outcome(records, None if epoch is None else BrokerRegistrationResponse(broker_epoch=epoch))
@@ -170,7 +171,8 @@ def handle_update_features(
         outcome = update_features(state, request, context.api_version, quorum)
         level = raised_kraft_version(request, quorum)
         if level is not None and not outcome.response.error_code:
-            # It is raised last, when no other check can fail: its records are the quorum's and could not be left out of the batch.
+            # kraft.version is raised last, when no other check can fail: its records are the quorum's, and could not be taken
+            # back with the batch.
             try:
                 components.quorum.raise_kraft_version(level, dry_run=request.validate_only)
             except KafkaError as error:

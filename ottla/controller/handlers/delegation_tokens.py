@@ -27,7 +27,7 @@ T = TypeVar("T")
 RequestT = TypeVar("RequestT")
 #: DelegationTokenManager.ErrorTimestamp.
 NO_TIMESTAMP = -1
-#: Before, a response of CreateDelegationToken has no fields for the requester (KIP-373).
+#: Earlier responses of CreateDelegationToken have no fields for the requester (KIP-373).
 REQUESTER_SINCE = 3
 
 

@@ -2,7 +2,8 @@
 
 Entries lie in small dicts ("shards"), chosen by the key's hash. A change copies the shards it touches and the tuple of shards, so
 one of 100,000 topics costs some microseconds, and reading is two look-ups. It is written in Python so that it runs wherever Python
-does: the hash trie in C that Python itself has is not for programs, and the package of it has no wheels for Python 3.14.
+does: Python's own hash trie in C is not part of its public API, and the package immutables, which has one, has no wheels for
+Python 3.14.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ V = TypeVar("V")
 D = TypeVar("D")
 ImageT = TypeVar("ImageT")
 
-#: Entries of a shard, on average, above which there are four times as many shards, and below a sixteenth of which a quarter.
+#: The mean number of entries in a shard at which the number of shards is multiplied by GROWTH. It is divided by GROWTH at a
+#: sixteenth of this.
 SHARD_ENTRIES_MAX = 128
 GROWTH = 4
 _MISSING: Any = object()
@@ -74,7 +76,9 @@ class Map(Mapping[K, V]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Map) and len(self._shards) == len(other._shards):
-            return self._shards == other._shards  # shared ones are not looked into
+            return (
+                self._shards == other._shards
+            )  # shards that both maps share are equal without a look at their entries
         return isinstance(other, Mapping) and dict(self.items()) == dict(other.items())
 
     def __repr__(self) -> str:
@@ -142,7 +146,7 @@ class MapChanges(Generic[K, V]):
 
 
 def _divided(shards: list[dict[K, V]], entries: int) -> tuple[dict[K, V], ...]:
-    """Return the shards of so many entries, laid out again where there are too few of them or far too many."""
+    """Return the shards for this number of entries, divided again if there are too few or far too many of them."""
     wanted = len(shards)
     while entries > wanted * SHARD_ENTRIES_MAX:
         wanted *= GROWTH

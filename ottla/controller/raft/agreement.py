@@ -24,8 +24,8 @@ from ottla.controller.raft.voters import DYNAMIC_VOTERS, VoterHistory, VoterSet
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.slotted import mutable
 
-#: The time between two responses counts as this much at most: what stands still between them (this node, or all of a machine) elects no
-#: leader meanwhile. A node without a leader asks far more often.
+#: The longest time between two responses that counts: a pause of this node, or of the whole machine, is no time in which a
+#: leader could be elected. A node without a leader sends requests far more often.
 BETWEEN_RESPONSES_MS_MAX = 500
 
 

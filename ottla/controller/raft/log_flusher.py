@@ -62,7 +62,7 @@ class LogFlusher:
         self._world.spawn(self.flush(), "raft flush")
 
     async def flush(self) -> None:
-        """Flush until nothing is left of what was wanted."""
+        """Flush until no flush is wanted any more."""
         self.is_running = True
         try:
             while self.is_wanted and not self._given_up:

@@ -23,7 +23,7 @@ from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
 
 logger = logging.getLogger(__name__)
 
-#: The pause before a write is tried again on which the replica waits.
+#: The pause before a write that the replica waits for is tried again.
 RETRY_MS = 100
 #: The interval of looking for room.
 LOOK_MS = 1_000

@@ -22,7 +22,7 @@ ADVERTISED_RELEASE = "ottla.advertised.release"
 GIVE_FILE = "give Kafka's own file with --config server.properties"
 PLAINTEXT = 0
 BROKER, CONTROLLER = "broker", "controller"
-#: What Kafka's file may have set higher than its defaults, so that records and offsets would expire.
+#: These records and offsets are kept for ever: Kafka's file may have retention above the defaults, which would let them expire.
 KEEP = {"log.retention.ms": "-1", "log.retention.bytes": "-1", "offsets.retention.minutes": "2147483647"}
 #: Internal topics that a single broker has still to create.
 ALONE = {
@@ -35,14 +35,18 @@ ALONE = {
 
 
 def roles_of(found: Ownership, metadata: FoundMetadata) -> list[str]:
-    """Return the roles of the node: a voter is a controller, and what is registered as a broker, or no voter, is a broker."""
+    """Return the roles of the node. It is a controller if it is a voter, and a broker if it is registered as one or is no
+    voter.
+    """
     is_controller = found.node_id in metadata.voter_ids
     is_broker = found.node_id in metadata.image.cluster.brokers or not is_controller
     return [name for name, has in ((BROKER, is_broker), (CONTROLLER, is_controller)) if has]
 
 
 def completed(properties: Mapping[str, str], metadata: FoundMetadata) -> dict[str, str]:
-    """Return Kafka's properties, and the release to advertise unless they name it: one that Kafka can go on from again, if the features allow."""
+    """Return Kafka's properties. The release to advertise is added, unless they name one: a release that Kafka can go on from
+    again, if the features allow.
+    """
     return {ADVERTISED_RELEASE: metadata.release, **properties}
 
 
@@ -76,8 +80,8 @@ def check_fit(config: NodeConfig, found: Ownership, roles: list[str]) -> None:
 def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
     """Make properties with which the node goes on at its registered addresses. Raises CannotAdopt: Kafka's file alone says what is needed.
 
-    They let nothing expire that Kafka may have kept: how long records and offsets are kept by default stands in Kafka's file alone. So do
-    keys and logins, and therefore a node with secured listeners or access control entries needs that file.
+    With these properties nothing expires: the default retention of records and offsets is known from Kafka's file alone. Keys
+    and logins are known from it alone, too, so that a node with secured listeners or access control entries needs that file.
     """
     roles, image = roles_of(found, metadata), metadata.image
     broker = image.cluster.brokers.get(found.node_id)
@@ -123,7 +127,9 @@ def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
 
 
 def _directories(found: Ownership, registered: Collection[bytes | None]) -> dict[str, str]:
-    """Return the properties of the directories. The metadata log may have one without other logs: the broker is not registered with that."""
+    """Return the properties of the directories. A directory that the broker is not registered with has only the metadata
+    log.
+    """
     others = [path for path in found.paths if path != found.metadata_directory]
     if others and registered and found.identities[found.metadata_directory].directory_id not in registered:
         return {"log.dirs": ",".join(others), "metadata.log.dir": found.metadata_directory}

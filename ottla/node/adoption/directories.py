@@ -1,4 +1,5 @@
-"""Whose the directories are, those of one node of one KRaft cluster, in use by no process, and what the metadata log of the node says.
+"""Checks that the directories belong to one node of one KRaft cluster and that no process uses them, and reads the node's
+metadata log.
 
 The log is opened and replayed as a start does it, up to its end. A batch at the end that the quorum has not committed counts, too:
 the check is made without the other voters.

@@ -1,7 +1,8 @@
 """The look at the logs of the node: they are opened in a preview, by the code that a start runs.
 
-It finds what a start would change, and what it cannot open. Of what the coordinators of the node will load (groups of each kind,
-committed offsets, and transactional ids) only the keys and the last value of each are looked at, of the partitions that are here.
+It finds what a start would change, and what it cannot open. Of the records that the node's coordinators will load (groups of
+each kind, committed offsets, and transactional ids) it looks only at the keys, and the last value of each key, in the
+partitions that are here.
 """
 
 from __future__ import annotations

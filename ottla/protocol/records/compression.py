@@ -53,7 +53,7 @@ _GZIP_PIECE_BYTES = 512
 _GZIP_PIECE_BYTES_MAX = 1024 * 1024
 
 
-# What the codecs raise for bytes that are not theirs.
+# The exceptions of the codecs for bytes that they cannot have written.
 _DAMAGED = (cramjam.DecompressionError, zlib.error, ValueError, IndexError)
 
 
@@ -232,7 +232,7 @@ CODECS = (
     Codec("gzip", _gzip, _gunzip, 1032, level_default=-1, level_min=1, level_max=9, telemetry_rank=3),
     # An element of two bytes copies 64.
     Codec("snappy", _snap, _unsnap, 64, telemetry_rank=4),
-    # Each length byte adds 255. Its block mode is checked.
+    # Each length byte adds 255. Batches with linked blocks are rejected, so that the block mode is looked at.
     Codec(
         "lz4",
         compress_lz4,

@@ -5,10 +5,10 @@ The framing is ours, because the package lz4 writes linked blocks by default, an
 are taken where it is installed (the extra `lz4`: it has no wheels for Alpine and armv7), else those of cramjam.
 
 The package zstandard (which has no wheel for armv7) reads 2 to 4 times as fast as cramjam, because it keeps its working memory. But
-it has no limit on the output: it allocates what a frame claims, and of several frames it returns the first and drops the others. So
-it gets what was looked through before: one whole frame whose blocks say how much they can hold. All else is cramjam's, which stops
-at the limit: several frames (they may be joined), skippable ones, frames that end early, and windows over 8 MB. Those over 128 MB
-(2^27, zstd's own default limit, also Java's) are refused.
+it has no limit on the output: it allocates what a frame claims, and of several frames it returns the first and drops the
+others. So it gets only data that was checked before: one whole frame whose blocks say how much they can hold. Everything else
+goes to cramjam, which stops at the limit: several frames (they may be joined), skippable ones, frames that end early, and
+windows over 8 MB. Those over 128 MB (2^27, zstd's own default limit, also Java's) are refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""SetMessage sets, the format of records before batches (magic 0 and 1), for clients of releases before 4.0: Produce v0-2 and Fetch v0-3.
+"""Message sets, the format of records before batches (magic 0 and 1), for clients of releases before 4.0: Produce v0-2 and
+Fetch v0-3.
 
 Logs have batches alone (magic 2). What such a client produces becomes one batch, as in Kafka since 0.11, and what it fetches becomes
 messages again: without headers, without control batches, and without timestamps in magic 0.
@@ -29,7 +30,7 @@ from ottla.protocol.work import BYTES_A_TURN, Turn, Work
 _ENTRY = Struct(">qi")
 _MESSAGE = Struct(">Ibb")
 _INT64, _INT32 = Struct(">q"), Struct(">i")
-#: From magic on, without a key and a value: what the checksum is of.
+#: The part of a message that the checksum covers, from the magic byte on, without key and value.
 _HEAD = (Struct(">bb"), Struct(">bbq"))
 _CRC_AT, _MAGIC_AT = 12, 16
 _CODEC_MASK = 0x07

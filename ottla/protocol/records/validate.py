@@ -100,7 +100,7 @@ class RecordRules:
     compacted: bool = False
     check_records: bool = False
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
-    codec: int | None = None  # the one to store with; None: the producer's stays
+    codec: int | None = None  # the codec to store with; None: the producer's codec stays
     level: int | None = None
 
     @property

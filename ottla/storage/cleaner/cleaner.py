@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 MEMORY_BYTES = 128 << 20
 #: The number of segments that are checked in one turn of the event loop: each may have to be read for its first timestamp.
 SEGMENTS_PER_TURN = 100
-#: The processes in a row that may end before their pass does. If more do, the log itself may be the cause: it needs too much memory.
+#: The number of processes in a row that may end before their pass is done. After that the log itself may be the cause: it needs
+#: too much memory.
 PASSES_ENDED_MAX = 5
 
 
@@ -77,7 +78,7 @@ class Cleaner:
         self._logs = logs
         self.memory_bytes = memory_bytes
         self.load_factor = load_factor
-        self._passes_ended = 0  # in a row
+        self._passes_ended = 0  # passes in a row whose process has ended early
 
     def run(self, now_ms: int) -> Steps:
         """Run one pass over the log with the greatest dirty ratio. Return False if no log is due."""
@@ -148,7 +149,7 @@ class Cleaner:
                 yield None
         if best is None or best[0].closed or best[0].cleaning.is_moving:
             return None
-        return best[0], plan_for(best[0], best[0].cleaning.cleaned_until, now_ms)  # as it is in this turn
+        return best[0], plan_for(best[0], best[0].cleaning.cleaned_until, now_ms)  # the plan is of this turn
 
 
 def _sealed_bytes(log: Log, end: int) -> int:
@@ -195,7 +196,7 @@ def plan_for(log: Log, first_dirty: int, now_ms: int) -> CleaningPlan:
     # Only complete segments are cleaned: the one that contains the last stable offset is not.
     stable = log.last_stable_offset
     end = min([end, *(each.base_offset for each, following in zip(sealed, ends, strict=True) if following > stable)])
-    # The table has every record, and compaction would take some from it.
+    # Compaction waits for the table, which has to get every record.
     waiting = (
         each.base_offset
         for each, following in zip(sealed, ends, strict=True)

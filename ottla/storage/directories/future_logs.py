@@ -4,10 +4,11 @@
     replace    the future log takes the partition's name, in one turn of the thread that appends
     drop       the move is cancelled: the copy is deleted
 
-Who decides is in the broker. The future log follows the log that it is to replace, as a follower does its leader's, within one
-thread (`copy_some`): batches are appended as they are, so that leader epochs, producer states and indexes come from the same code as a
-follower's. The two logs agree where their epochs do (KIP-101): `align` truncates the future log after the current one was truncated,
-and after a restart. The functions run on the thread that appends, and change the future log only.
+The broker decides (replication/log_moves.py). The future log follows the log that it is to replace, as a follower does its
+leader's, within one thread (`copy_some`): batches are appended as they are, so that leader epochs, producer states and indexes
+come from the same code as a follower's. The two logs agree where their epochs do (KIP-101): `align` truncates the future log
+after the current one was truncated, and after a restart. The functions run on the thread that appends, and change the future
+log only.
 
 What a crash can leave between the steps of a replacement, and
 what the next start does (`settle_names`, `adopt`):
@@ -157,7 +158,7 @@ class FutureLogs:
                 continue
             if (directory := self._logs.directory_of(current)) is self._logs.directory_of(future):
                 self.drop(future, now_ms)
-                self._logs.add_to(directory, current)  # the future log had its place
+                self._logs.add_to(directory, current)  # the future log was registered in place of it
                 continue
             current.cleaning.move(True)
             if current.config.compact:

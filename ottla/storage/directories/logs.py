@@ -178,7 +178,7 @@ class Logs:
         if (log := self.open.get(topic_id, partition)) is not None:
             return log
         if (same_name := self.open.by_name(topic, partition)) is not None:
-            self.set_aside(same_name)  # of a topic that had this name before
+            self.set_aside(same_name)  # the log of an earlier topic of this name
         self.open.removals.settle(self.open.paths_of(topic, partition))
         if (future := self.open.future(topic_id, partition)) is not None:
             if self.futures.is_assigned(future, directory_id):

@@ -180,7 +180,7 @@ class OpenLogs:
             except StorageFailure as failure:
                 self.directory_failed(directory, failure)
             else:
-                if self._renamed.get(directory.path) == renamed:  # no other one meanwhile
+                if self._renamed.get(directory.path) == renamed:  # no other log has taken a name meanwhile
                     self._renamed.pop(directory.path, None)
         return directory.online
 
@@ -225,7 +225,7 @@ def retaining(logs: OpenLogs, directory: LogDir, now_ms: int) -> Work[list[Log]]
                 changed.append(log)
         except StorageFailure as failure:
             logger.warning("retention of %s: %s", log, failure)
-        except Exception:  # a mistake of ours in one log must not keep the others from making room
+        except Exception:  # a bug in one log must not keep the others from making room
             logger.exception("retention of %s", log)
     if changed:
         # One sync for all logs: removed segments must not come back after a crash.

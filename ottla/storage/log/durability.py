@@ -120,7 +120,9 @@ class Durability:
         self.rolls += 1
 
     def take_over(self, replaced: Durability) -> None:
-        """Take the place of another log: until the new name is on the disk, a power loss leaves what is flushed in that one."""
+        """Take the place of another log. Until the new name is on the disk a power loss brings that log back: only offsets that
+        are flushed in both count.
+        """
         self.recovery_point = min(self.recovery_point, replaced.recovery_point)
         self.flush_mark, self.flushed_ms = (-1, 0), replaced.flushed_ms
 
@@ -248,7 +250,7 @@ class FlushJob:
     """One flush. What `run` has found out is in the fields after `entry`."""
 
     durability: Durability
-    #: What the recovery point becomes, and what counted when the job began.
+    #: The recovery point after the flush, and the counts when the job began.
     end: int
     truncations: int
     rolls: int

@@ -160,7 +160,7 @@ class Log:
         self.local_start_offset = self.high_watermark = max(offset, start)
 
     def take_over(self, replaced: Log) -> None:
-        """Take the place of another log, all of whose batches it has, and take over what is known of that one and is not in them.
+        """Take the place of another log, whose batches this one has, with the state of it that does not follow from batches.
 
         An epoch may have begun without a batch, compaction may have removed all batches of one, and transactions may be verified.
         """

@@ -67,7 +67,7 @@ class PartitionDir:
         self.failure: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.lock = Lock()  # held while the first files or a snapshot are created, on any thread
-        self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
+        self.deleted_files: list[str] = []  # the retention job that is under way
         self.before_files: Callable[[], None] | None = None
         self.retiring: RetentionJob | None = None  # the one that is under way
 
@@ -189,7 +189,9 @@ class RetentionJob:
         fail: Callable[[StorageFailure], None],
         synced_first: list[str],
     ) -> None:
-        """Take `synced_first`, snapshots of which one is the only source of producer states wherever a crash ends the job, with remote storage."""
+        """Take `synced_first`: with remote storage these snapshots are synced before files go, because after a crash one of
+        them is the only source of the producer states.
+        """
         self._place, self._fail = place, fail
         self._synced_first, self._syncs_names = synced_first, bool(synced_first)
         place.retiring = self

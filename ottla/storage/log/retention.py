@@ -56,7 +56,7 @@ def finish(log: Log) -> None:
 
 
 def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> RetentionJob | DiskJob | None:
-    """Take the expired segments out of the log. Return None if there are none, and an earlier job that has not ended again.
+    """Take the expired segments out of the log. Return None if there are none, or the earlier job if it has not ended.
 
     Without `disk_job_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
 
@@ -82,7 +82,7 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
                     raise
                 count -= 1  # the earlier segments make room
         while count and log.config.is_copied and log.segments[count].base_offset not in log.snapshots.offsets:
-            count -= 1  # a full disk has cost the snapshot, or the next flush writes it
+            count -= 1  # the snapshot is missing: a full disk has prevented it, or the next flush writes it
         if not count:
             return None
         gone = list(log.segments)[:count]
@@ -113,7 +113,7 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
 
 
 def _report_gap(log: Log, start: int) -> None:
-    """Log an error if retention has taken, from `start` on, what the topic's table was waited for."""
+    """Log an error if retention has removed, from `start` on, records that the topic's table does not have yet."""
     config, table = log.config, log.table_offset or 0
     if not config.holds_for_table:
         return
@@ -172,9 +172,9 @@ def delete_records(log: Log, before_offset: int) -> int:
 
 
 def expired(log: Log, now_ms: int) -> Iterator[str]:
-    """Yield why it is deleted for each segment to delete now, from the first on, in the words of Kafka's log lines.
+    """Yield for each segment that is to be deleted now, from the first on, the reason in the words of Kafka's log lines.
 
-    It may be all of them: the caller then creates an empty one. No segment is looked at behind the first that stays.
+    It may be all of them: the caller then creates an empty one. Segments after the first one that stays are not looked at.
     """
     config, left = log.config, log.segments.size
     kept = "local log retention" if config.is_copied else "log retention"

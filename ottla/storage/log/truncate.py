@@ -152,7 +152,7 @@ def restore_and_start_at(log: Log, restored: Restored, log_start_offset: int) ->
 
 
 def _write_ahead(log: Log, restored: Restored, marker: str) -> None:
-    """Write what needs room before anything of the log goes, and sync it."""
+    """Write the files that need room, and sync them, before anything of the log is removed."""
     try:
         log.epochs.write_ahead(restored.epochs)
         log.snapshots.write_ahead(restored.offset, restored.producers)

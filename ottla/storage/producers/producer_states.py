@@ -6,8 +6,8 @@ are the only places where the state changes.
 
 A producer's batch is in order if its first sequence follows the last one (2^31 - 1 wraps to 0). A retry of one of the last
 five batches is a duplicate: it gets the offsets of the first append. A new epoch starts at sequence 0. An unknown producer
-may start at any sequence, because retention may have removed its records; but at 0 in a log that never had a record (KAFKA-15591):
-of the first requests to a new topic one may be refused, and could not be written after a later one.
+may start at any sequence, because retention may have removed its records; but it starts at 0 in a log that never had a record
+(KAFKA-15591): if a later request were accepted after the first one was rejected, a retry of the first would be out of order.
 
 A transaction is open from its first batch to its marker. After the marker it still bounds the last stable offset until the
 marker is below the high watermark, because until then the marker could be truncated.
@@ -106,7 +106,7 @@ class Verification:
 
 class ProducerBound(Protocol):
     def check(self, count: int, what: str) -> None:
-        """Raise KafkaError if one more than `count` producers are too many; `what` is the one."""
+        """Raise KafkaError if `count` producers are all that are allowed; `what` names the new one."""
 
 
 class ProducerStates:

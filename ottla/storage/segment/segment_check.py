@@ -50,7 +50,7 @@ class Valid(NamedTuple):
 
 
 def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, clean: bool) -> Valid:
-    """Check every batch above the recovery point, and completes indexes and epochs. It does not truncate.
+    """Check every batch above the recovery point, and complete indexes and epochs. It does not truncate.
 
     It does not use `walk`, because an invalid header is the end of the log here, not damage. If an offset decreases, the CRCs
     decide whether that offset is wrong or the one before it.

@@ -30,7 +30,7 @@ class TimestampAndOffset(NamedTuple):
     offset: int
 
 
-#: Before each position of a file.
+#: A position before each position of a file.
 ANYWHERE = -1
 NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
 
