@@ -1,4 +1,4 @@
-"""Python's objects to columns, one field of all objects at a time: JSON's by msgspec, Protobuf's messages.
+"""Python's objects become columns, one field of all objects at a time: JSON as msgspec reads it, and messages of Protobuf.
 
 A field of a thousand objects costs one list and one call of Arrow; a dictionary for each object would cost three times as much.
 """
@@ -17,12 +17,12 @@ from ottla.columns.avro.blocks import Chosen
 Values = Sequence[Any]
 #: This many objects are made at a time.
 OBJECTS = 512
-#: What Arrow and Python raise for values that do not go with a type.
+#: The errors of Arrow and Python for values that do not fit a type.
 NOT_FITTING = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 class ColumnNode(Protocol):
-    """Makes one array of values; None is null."""
+    """Makes an array of values; None becomes null."""
 
     kind: pa.DataType
 
@@ -31,7 +31,7 @@ class ColumnNode(Protocol):
 
 
 class Leaf:
-    """Values that Arrow takes, after a change if one is needed."""
+    """Values that Arrow takes as they are, or after `change`."""
 
     def __init__(self, kind: pa.DataType, change: Callable[[Any], Any] | None = None) -> None:
         self.kind = kind
@@ -67,7 +67,7 @@ class MapNode:
 
 
 class StructNode:
-    """Fields with their names, and how each is read from an object."""
+    """The fields of a struct: the name of each, the function that reads it from an object, and its node."""
 
     def __init__(self, fields: Sequence[tuple[str, Callable[[Any], Any], ColumnNode]]) -> None:
         self._fields = fields
@@ -87,7 +87,7 @@ class StructNode:
 
 
 def _offsets(values: Values) -> pa.Array:
-    """Return where the items of each value begin; null where there is no value."""
+    """Return the offset at which the items of each value begin; null if there is no value."""
     offsets: list[int | None] = []
     end = 0
     for each in values:
@@ -97,9 +97,9 @@ def _offsets(values: Values) -> pa.Array:
 
 
 def assembled(node: ColumnNode, objects: Iterator[tuple[int, Any]], wrong: dict[int, str]) -> list[Chosen]:
-    """Return the objects as parts of a column, by their rows; add the reasons of those that do not go with its type.
+    """Return the objects as parts of a column, by their rows. Add the reasons of those that do not fit its type.
 
-    Some hundreds at a time stay in the processor's caches, and are gone before the garbage collector looks at them.
+    Some hundreds at a time stay in the processor's caches, and are freed before the garbage collector scans them.
     """
     parts: list[Chosen] = []
     while some := [*islice(objects, OBJECTS)]:
@@ -114,9 +114,10 @@ def assembled(node: ColumnNode, objects: Iterator[tuple[int, Any]], wrong: dict[
 def fitting(
     node: ColumnNode, rows: Sequence[int], values: Values, wrong: dict[int, str]
 ) -> tuple[list[int], list[pa.Array]]:
-    """Return the rows whose values go with the type, and their arrays; add the reasons of the others.
+    """Return the rows whose values fit the type, and their arrays.
 
-    Those that do not are found by halves: one of them costs no more than the logarithm of all.
+    Add the reasons of the others. These are found by bisection: each costs as many steps as the logarithm of the number of
+    values.
     """
     if not values:
         return [], []

@@ -1,6 +1,8 @@
-"""Which batches of a run of bytes are rows: whole ones with a valid CRC, in the range, not control, not of aborted transactions.
+"""The batches whose records become rows: complete ones with a valid CRC, in the range, no control batches, none of aborted
+transactions.
 
-Pure; from the wire and from segment files alike. A fetch may begin before its offset and end in the middle of a batch.
+It has no I/O: the bytes come from a Fetch or from a segment file. A Fetch may begin before its offset and end in the middle of
+a batch.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class BatchFilter:
         """Take the range of offsets that is read: `end` is exclusive. Control batches are yielded only `with_control`."""
         self.place = place
         self.position = start
-        #: Rows below it are no rows: it rises when offsets are lost, in the middle of a batch even.
+        #: Records below this offset are no rows. It rises when offsets are lost, even to the middle of a batch.
         self.floor = start
         self.end = end
         self._with_control = with_control
@@ -42,7 +44,7 @@ class BatchFilter:
         return self.position >= self.end
 
     def lose(self, first: int) -> None:
-        """Pass over all offsets before `first`, which the log no longer has."""
+        """Skip all offsets before `first`, which the log no longer has."""
         self.position = self.floor = min(first, self.end)
 
     def announce(self, aborted: Iterable[Aborted]) -> None:

@@ -1,9 +1,10 @@
-"""How the columns of a table follow those of its values, by one rule: fields are added, numbers widen, a field that is dropped stays.
+"""The columns of a table follow those of its values, by one rule: fields are added, numbers widen, a field that is dropped
+stays.
 
 added field                     a new nullable column, also inside of a struct
 int -> long, float -> double    the wider type; a number that becomes narrower again stays wide
 dropped field                   the column stays, null from then on
-all else                        no such table: the values are rejected
+anything else the table does not change: the values are rejected
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-#: What a column's type may become.
+#: The types that a column's type may widen to.
 WIDER = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
 
 
@@ -21,7 +22,10 @@ class _Unlike(Exception):
 
 
 def evolved(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema | str:
-    """Return the table's schema with what the fields add to it, or why it cannot have them. Old columns keep their places."""
+    """Return the table's schema with the fields that the values add, or the reason why it cannot have them.
+
+    Old columns keep their positions.
+    """
     try:
         return pa.schema(_merged([*schema], fields, ""))
     except _Unlike as fault:

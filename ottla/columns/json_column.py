@@ -1,4 +1,6 @@
-"""JSON to a typed column, by a JSON Schema that is given or a registry's. msgspec reads only what the schema names, and says what does not fit."""
+"""JSON becomes a typed column, by a given JSON Schema or one of a registry. msgspec reads only the fields of the schema, and
+names a value that does not fit.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ PREFIX = bytes([MAGIC])
 
 
 class JsonColumn:
-    """Decodes one column. Values may begin with the id of a schema, which JSON never does: it is passed over.
+    """Decodes one column. A value may begin with the id of a schema, which is skipped; no JSON begins with such bytes.
 
     With writers' schemas each value has to name one of them.
     """
 
     def __init__(self, text: str, dependencies: Mapping[str, str] = {}, writers: Writers[bool] | None = None) -> None:
-        """Take the JSON Schema and those that it refers to, by name. Raises ColumnsError if it is not valid."""
+        """Take the JSON Schema, and by name the schemas that it refers to. Raises ColumnsError if it is not valid."""
         self._writers = writers
         typed = JsonTypes(text, dependencies).typed()
         self._node = typed.node
@@ -40,7 +42,7 @@ class JsonColumn:
         return merged(parts, len(raw), self.kind), wrong
 
     def _objects(self, raw: pa.Array, wrong: dict[int, str]) -> Iterator[tuple[int, object]]:
-        """Yield what the JSON of each row says, and add the reasons of the others."""
+        """Yield the object in the JSON of each row. Add the reasons of rows that have none."""
         read = self._read
         for row, data in enumerate(raw.to_pylist()):
             if data is None or row in wrong:
@@ -51,7 +53,7 @@ class JsonColumn:
                 wrong[row] = str(fault)
 
     def _unnamed(self, raw: pa.Array) -> dict[int, str]:
-        """Return the reasons of values that name no schema, or one that is not known."""
+        """Return the reasons of values that name no schema, or an unknown one."""
         if self._writers is None:
             return {}
         framed = Framed(raw)

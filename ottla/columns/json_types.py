@@ -1,8 +1,8 @@
-"""JSON Schemas as types: for msgspec, which checks and reads the JSON, and for columns.
+"""JSON Schemas as types for columns, and for msgspec, which checks and reads the JSON.
 
-Fields of JSON are all nullable, `integer` is 64 bits and `number` a double, and formats stay text: they are remarks, which values need not
-follow. What no column's type says (several types, no type, tuples, a schema inside itself) is a column with its JSON as text. Keywords
-that limit values are not looked at.
+Fields of JSON are all nullable, `integer` is 64 bits and `number` a double, and values with a format stay text, because JSON
+Schema does not make values follow it. A schema without a fitting type of column (several types, no type, tuples, a schema
+inside itself) becomes a column with its JSON as text. Keywords that limit values are ignored.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import pyarrow as pa
 from ottla.columns.assembling import ColumnNode, Leaf, ListNode, MapNode, StructNode, Values
 from ottla.columns.batches import ColumnsError
 
-#: The types that a column may have, nested ones included.
+#: The most types of a column, with nested ones.
 TYPES_MAX = 10_000
 SCALARS: dict[str, tuple[Any, pa.DataType]] = {
     "string": (str | None, pa.string()),
-    "integer": (int | float | None, pa.int64()),  # 1.0 is one
+    "integer": (int | float | None, pa.int64()),  # 1.0 is an integer
     "number": (float | None, pa.float64()),
     "boolean": (bool | None, pa.bool_()),
 }
-#: Their numbers are all `number`.
+#: These two together are read as `number`.
 NUMBERS = {"integer", "number"}
 ALTERNATIVES = ("oneOf", "anyOf")
 Schema = Any  # what JSON can hold
 
 
 class IntegerLeaf(Leaf):
-    """Numbers that have no fraction. Arrow would cut it off."""
+    """Integers. Arrow itself would cut a fraction off."""
 
     def array(self, values: Values) -> pa.Array:
         if float in {*map(type, values)}:
@@ -52,7 +52,7 @@ class JsonTyped(NamedTuple):
 
 
 class JsonTypes:
-    """The types of one schema, with what it refers to. Raises ColumnsError if it is not valid, or too large."""
+    """The types of one schema and of the schemas that it refers to. Raises ColumnsError if it is not valid, or too large."""
 
     def __init__(self, text: str, dependencies: Mapping[str, str] = {}) -> None:
         try:
@@ -110,7 +110,9 @@ class JsonTypes:
         return JsonTyped(made | None, node)
 
     def _plain(self, schema: Schema, document: Schema) -> tuple[Schema, Schema] | None:
-        """Return the schema without references and with one alternative, and its document; None if that says no type."""
+        """Return the schema with references resolved and its one alternative chosen, and its document; None if it has no single
+        type.
+        """
         for _ in range(TYPES_MAX):
             if not isinstance(schema, dict):
                 return None
@@ -139,7 +141,7 @@ class JsonTypes:
 
 
 def _kind_of(schema: Any) -> str:
-    """Return the one type that values other than null have; empty if there are several, or none is said."""
+    """Return the type of the values that are not null. It is empty if the schema has several types, or none."""
     given = schema.get("type")
     kinds = {
         each for each in (given if isinstance(given, list) else [given]) if each != "null" and isinstance(each, str)

@@ -1,8 +1,8 @@
-"""Where the fields of records lie in their bytes, as numbers.
+"""The positions of records' fields in their bytes, as numbers.
 
-Only the lengths of records are read one after the other, because each says where the next one begins. All other varints are read by
-numpy, for all records of some batches at once: what a call of numpy costs would otherwise be paid for each few records. No key,
-value or header is copied.
+Only the lengths of records are read one after the other, because each says where the next record begins. numpy reads all other
+varints, for all records of some batches at once, so that the time of its calls is shared by many records. No key, value or
+header is copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 #: The most bytes of a varint of 32 and of 64 bits, and the largest last byte.
 INT, LONG = (5, 15), (10, 1)
-#: The position behind a varint that is too long: behind the end of all bytes.
+#: This stands for the position behind a varint that is too long: it is behind the end of all bytes.
 _BEYOND = 1 << 40
 
 
@@ -34,9 +34,10 @@ class InvalidRecord(KafkaError):
 
 
 class Fields(NamedTuple):
-    """The fields of all records of a layout. Lengths are below 0 for null. Keys and values lie at [begin, end) of its bytes.
+    """The fields of all records of a layout.
 
-    `headers` has the numbers of the records with headers, whose counts stand where their values end.
+    A length below 0 means null. Keys and values are at [begin, end) of its bytes. `headers` has the numbers of the records with
+    headers; the count of headers follows the value.
     """
 
     offsets: Numbers
@@ -51,7 +52,7 @@ class Fields(NamedTuple):
 
 
 class Layout:
-    """The payloads of some batches, end to end in `data`; `ends` are the positions behind their records."""
+    """The payloads of some batches, one after the other in `data`. `ends` are the positions behind their records."""
 
     __slots__ = ("_counts", "_epochs", "_has_append_time", "_offsets", "_times", "data", "ends")
 
@@ -76,7 +77,7 @@ class Layout:
         append_time: int | None,
         leader_epoch: int = -1,
     ) -> None:
-        """Add the `count` records that fill the payload. Raises InvalidRecord if their lengths do not fill it."""
+        """Add the `count` records that fill the payload. Raises InvalidRecord if their lengths do not fill it exactly."""
         if count > len(payload) // RECORD_BYTES_MIN:
             raise InvalidRecord(base_offset, f"record count {count} in {len(payload)} bytes")
         pos = len(self.data)
@@ -84,7 +85,7 @@ class Layout:
         data, size, add_end = self.data, len(self.data), self.ends.append
         try:
             for _ in range(count):
-                # The lowest bit is the sign, which `fields` looks at.
+                # The lowest bit is the sign; `fields` checks it.
                 byte = data[pos]
                 if byte < 128:
                     pos += 1 + (byte >> 1)
@@ -105,20 +106,20 @@ class Layout:
         self._epochs.append(leader_epoch)
 
     def leader_epochs(self) -> Numbers:
-        """Return for each record the epoch of the leader that appended it."""
+        """Return for each record the leader epoch of its batch."""
         return np.repeat(np.array(self._epochs, np.int64), self._counts)
 
     def timestamp_types(self) -> Numbers:
-        """Return 0 for each record with a time of its producer, and 1 for each with a time of the broker."""
+        """Return 0 for each record with a timestamp of its producer, and 1 for each with a timestamp of the broker."""
         return np.repeat(np.array(self._has_append_time, np.int64), self._counts)
 
     def fields(self) -> Fields:
-        """Return the fields of all records. Raises InvalidRecord if those of one do not fill it."""
+        """Return the fields of all records. Raises InvalidRecord if the fields of one record do not fill it exactly."""
         data = np.frombuffer(self.data, np.uint8)
         ends = np.frombuffer(self.ends, np.int64)
-        # A position behind the end reads the last byte; all later positions are behind the end then, too.
+        # For a position behind the end, the last byte is read. All later positions of the record are then behind the end, too.
         lengths, at = varints(data, np.concatenate((np.zeros(1, np.int64), ends[:-1])), INT)
-        times, at = varints(data, at + 1, LONG)  # after the attributes, which no version uses
+        times, at = varints(data, at + 1, LONG)  # behind the attributes, which no version uses
         deltas, at = varints(data, at, INT)
         key_lengths, key_begins = varints(data, at, INT)
         key_ends = key_begins + np.maximum(key_lengths, 0)
@@ -135,11 +136,14 @@ class Layout:
         return Fields(offsets, times, *keys, *values, np.flatnonzero(has_headers))
 
     def headers_of(self, index: int, pos: int) -> list[tuple[str, bytes | None]]:
-        """Return the headers of the record of this number, which begin at `pos`; keys that are no UTF-8 as Java shows them."""
+        """Return the headers of the record with this number, which begin at `pos`.
+
+        Keys that are no UTF-8 become the text that Java makes of them.
+        """
         end = self.ends[index]
         try:
             count, pos = read_varint(self.data, pos)
-            if count < 0 or count > end - pos:  # each header takes two bytes: this bounds what is allocated
+            if count < 0 or count > end - pos:  # each header takes at least two bytes, which bounds the allocation
                 self._reject(index, pos)
             found: list[tuple[str, bytes | None]] = []
             for _ in range(count):

@@ -1,6 +1,7 @@
-"""Converts Protobuf in a registry's wire format into a typed column: behind the id stand the place of the message in its file, and its bytes.
+"""Converts Protobuf in a registry's wire format into a typed column: the id is followed by the position of the message in its
+file, and by its bytes.
 
-All values are read by the reader's message, whose unknown fields are passed over, as Protobuf means it. The writer's schema says which
+All values are read by the reader's message, which skips unknown fields, as is usual in Protobuf. The writer's schema says which
 message a value is.
 """
 
@@ -22,7 +23,7 @@ from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_schema import ProtobufSchema
 from ottla.registry.values import DecodeFailed, message_indexes
 
-#: The place of the first message of a file.
+#: The position of the first message of a file.
 FIRST = 0
 
 
@@ -68,7 +69,10 @@ class ProtobufColumn:
     def _messages(
         self, group: FramedValues, data: list[bytes], writer: ProtobufSchema, wrong: dict[int, str], *, is_first: bool
     ) -> Iterator[tuple[int, object]]:
-        """Yield messages by their rows, and add the reasons of the others. If it `is_first`, the first message of the file is read."""
+        """Yield messages by their rows, and add the reasons of the others.
+
+        With `is_first`, the first message of the file is read.
+        """
         for row in group.rows.tolist():
             payload = data[row]
             try:
@@ -80,7 +84,7 @@ class ProtobufColumn:
                 wrong[row] = f"schema {group.schema_id}: {fault}"
 
     def _payload(self, writer: ProtobufSchema, data: bytes) -> bytes:
-        """Return the bytes of a message of the reader's name. Raises Malformed, DecodeFailed."""
+        """Return the bytes of a message with the name of the reader's message. Raises Malformed, DecodeFailed."""
         indexes, payload = message_indexes(data)
         name = _name_of(writer, indexes)
         if name != self._name:

@@ -1,8 +1,8 @@
 """Messages of Protobuf as types of columns.
 
-Scalars without presence (proto3's without `optional`) are never null, all else may be. Enums are the names of their values, unsigned numbers
-of 64 bits are decimals. Messages whose fields say nothing by themselves (Any, Struct and its like), and a message inside itself, are a column
-with their JSON as text.
+Scalars without presence (proto3's without `optional`) are never null; all other fields may be. Enums become the names of their
+values, unsigned numbers of 64 bits become decimals. Messages with a JSON form of their own (Any, Struct and the like), and a
+message inside itself, become a column with their JSON as text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from ottla.columns.assembling import ColumnNode, Leaf, ListNode, MapNode, StructNode
 from ottla.columns.batches import ColumnsError
 
-#: The types that a column may have, nested ones included.
+#: The most types of a column, with nested ones.
 TYPES_MAX = 10_000
 _F = FieldDescriptor
 SCALARS = {
@@ -45,7 +45,7 @@ AS_TEXT = {f"google.protobuf.{name}" for name in ("Any", "Struct", "Value", "Lis
 
 
 class ProtobufTypes:
-    """Makes the node of a message. Raises ColumnsError for one that is too large."""
+    """Make the node of a message. Raises ColumnsError if it is too large."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -96,6 +96,6 @@ def _reading(field: FieldDescriptor) -> Callable[[Any], Any]:
 
 
 def _names(kind: EnumDescriptor) -> Callable[[int], str]:
-    """Return what names a number; one that the schema has not is its digits."""
+    """Return the name of a number, or the number's digits if the schema has no name for it."""
     names = {number: value.name for number, value in kind.values_by_number.items()}
     return lambda number: names.get(number) or str(number)

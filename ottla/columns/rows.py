@@ -1,4 +1,4 @@
-"""Record batches to Arrow columns. Values are copied once, from the decompressed batches into Arrow's own memory.
+"""Record batches become Arrow columns. Values are copied once, from the decompressed batches into Arrow's own memory.
 
 As Arrow arrays of binary have their values end to end, the payload is first seen as one array of gaps, keys and values, without
 a copy, of which `take` selects every fourth element. Several batches of a log become one batch of Arrow: what a call of Arrow
@@ -26,7 +26,7 @@ from ottla.protocol.records.compression import NO_COMPRESSION, decompress
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-#: The columns of the JVM source with their types, in its order, and what tables have besides.
+#: The columns of the JVM source with their types, in its order, and the further columns of tables.
 TYPES = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -38,12 +38,12 @@ TYPES = {
     "headers": HEADERS,
     "leaderEpoch": pa.int32(),
 }
-#: The bytes of records, or the number of records, that are one Arrow batch.
+#: An Arrow batch has about this many bytes of records, or this many records.
 BYTES_MAX = 4 * 1024 * 1024
 RECORDS_MAX = 1 << 16
 _US_PER_MS = 1000
 _TIMESTAMP_MS_MAX = ((1 << 63) - 1) // _US_PER_MS
-#: The places of keys and values among the pieces of a payload: gap, key, gap, value, for each record.
+#: The positions of keys and values among the pieces of a payload: gap, key, gap, value, for each record.
 _KEY, _VALUE, _PIECES = 1, 3, 4
 
 
@@ -61,7 +61,7 @@ class RowColumns:
     def batches(self, batches: Iterable[BatchView], limits: BatchFilter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield Arrow batches of about BYTES_MAX. Raises ColumnsError with the offset for a batch that cannot be decoded.
 
-        `limits`, which the batches come from, says from which offset on there are rows after a loss.
+        The batches come from `limits`, which knows the first offset with rows after a loss.
         """
         layout = Layout()
         for batch in batches:
@@ -137,7 +137,7 @@ class RowColumns:
         assert name == "headers", name
         if not len(fields.headers):
             return pa.nulls(count, HEADERS)
-        headers: list[object] = [None] * count  # no headers are null, as in the JVM source
+        headers: list[object] = [None] * count  # a record without headers has null, as with the JVM source
         for index, begin in zip(fields.headers.tolist(), fields.value_ends[fields.headers].tolist(), strict=True):
             headers[index] = layout.headers_of(index, begin)
         return pa.array(headers, HEADERS)

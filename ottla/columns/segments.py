@@ -1,7 +1,7 @@
 """A partition's folder of segment files as batches, beside the broker that writes them.
 
-The files are Kafka's own. They are opened for reading only and never locked; the broker may append, roll and delete meanwhile. Who reads
-says where committed records end, as the files do not.
+The files are Kafka's own. They are opened for reading only and never locked; the broker may append, roll and delete meanwhile.
+The caller gives the end of the committed records, because the files do not have it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.storage.log_files import ABORTED_ENTRY, aborted_txns, offset_entries,
 
 
 class SegmentFiles:
-    """The segments of a partition as they are when it is made."""
+    """The segments of a partition at the time when this object is made."""
 
     def __init__(self, folder: Path) -> None:
         self._files = sorted(folder.glob("*.log"))
@@ -54,16 +54,16 @@ def _batches_of(file: Path, wanted: BatchFilter) -> Iterator[BatchView]:
         opened.seek(0, 2)
         if not opened.tell():
             return
-        # It is unmapped when the last batch that is a view of it is gone.
+        # The file is unmapped when the last batch that is a view of it is freed.
         whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     start = _position_of(file, wanted.position)
     yield from wanted.batches(whole[start : _written(whole, start)])
 
 
 def _written(mapped: memoryview, start: int) -> int:
-    """Return the end of what is written: an active segment may be preallocated with zeros behind it."""
+    """Return the end of the batches: an active segment may be preallocated, with zeros behind them."""
     end = start
-    with suppress(KafkaError):  # the filter says where the damage is
+    with suppress(KafkaError):  # the filter reports the position of the damage
         for span in spans(mapped, start):
             end = span[1]
         return end
@@ -86,7 +86,7 @@ def _aborted(file: Path) -> Iterator[Aborted]:
     index = file.with_suffix(".txnindex")
     if index.exists():
         data = index.read_bytes()
-        # A node that runs may be in the middle of writing an entry.
+        # A running node may be in the middle of writing an entry.
         whole = data[: len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size]
         try:
             entries = aborted_txns(str(index), whole)

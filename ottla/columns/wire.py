@@ -1,4 +1,7 @@
-"""The wire format of registries: a zero byte and the id of the writer's schema (int32) before each value. Whose schemas these are."""
+"""The wire format of registries: a zero byte and the id of the writer's schema (int32) before each value.
+
+Also the cache of writers' schemas.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,17 @@ from ottla.registry.client import RegistryClient, RegistryFailed, Schema
 
 MAGIC, HEAD_BYTES = 0, 5
 ID_MISSING = 40403
-#: No such subject, version, id.
+#: The registry's error codes for no such subject, version or id.
 MISSING = (40401, 40402, ID_MISSING)
-#: Subjects of a context that is not the default one, in which ids mean other schemas, begin with it.
+#: The names of subjects in another context than the default one begin with it. There, ids mean other schemas.
 CONTEXT = ":."
-#: Schemas that are kept, and ids that have none. One that is dropped is asked for again.
+#: This many schemas are kept, and as many ids without a schema. A schema that was dropped is requested again.
 WRITERS_MAX = 1_024
 T = TypeVar("T")
 
 
 class Malformed(Exception):
-    """A value that cannot be decoded: its bytes, its writer's schema, or that this one does not go with the reader's."""
+    """A value cannot be decoded: its bytes or its writer's schema are malformed, or that schema does not fit the reader's."""
 
 
 class RegistryWaits(ColumnsError):
@@ -32,10 +35,13 @@ class RegistryWaits(ColumnsError):
 
 
 class Writers(Generic[T]):
-    """The use that is made of writers' schemas, which are asked for once; for ids that have none, why."""
+    """The readers that are made of writers' schemas.
+
+    Each schema is requested once. For an id without a usable schema there is a reason.
+    """
 
     def __init__(self, client: RegistryClient, subject: str, make: Callable[[Schema], T]) -> None:
-        """Take what makes it; it raises ColumnsError for a schema that is of no use."""
+        """Take the function that makes a reader of a schema. It raises ColumnsError if the schema cannot be used."""
         self._client = client
         self._context = context_of(subject)
         self._make = make
@@ -48,7 +54,7 @@ class Writers(Generic[T]):
         return schema_id in self._known
 
     def get(self, schema_id: int) -> T:
-        """Return what is made of a schema. Raises Malformed; RegistryWaits."""
+        """Return the reader for a schema's id. Raises Malformed; RegistryWaits."""
         known = self._known.get(schema_id)
         if known is None:
             while len(self._known) >= WRITERS_MAX:
@@ -70,7 +76,9 @@ class Writers(Generic[T]):
 
 
 class FramedValues(NamedTuple):
-    """Values that begin with the id of the same schema: their numbers, ascending, and where what is behind the id lies."""
+    """Values that begin with the same schema id: their numbers in ascending order, and the begin and end of the bytes behind
+    the id.
+    """
 
     schema_id: int
     rows: Numbers
@@ -82,7 +90,7 @@ class Framed:
     """The values of a column, by the schemas that they name."""
 
     def __init__(self, raw: pa.Array) -> None:
-        """Take values of binary; null is no value."""
+        """Take a binary array of values; null is no value."""
         self.raw = raw
         self._count = len(raw)
         _, offsets, data = raw.buffers()
@@ -102,14 +110,14 @@ class Framed:
         self._without: Numbers = np.flatnonzero(valid & ~has_head)
 
     def wrong(self) -> dict[int, str]:
-        """Return why values that name no schema have none."""
+        """Return the reasons of values that do not name a schema."""
         return {
             row: f"it does not begin with a zero byte and the id of a schema: {self._head(row)}"
             for row in self._without.tolist()
         }
 
     def by_schema(self) -> Iterator[FramedValues]:
-        """Yield the values of each schema, in the order of its first one."""
+        """Yield the values of each schema, in the order of the schemas' first values."""
         heads = self.data.take(self._begins[self._rows][:, None] + np.arange(1, HEAD_BYTES), mode="clip")
         ids = heads.view(">i4")[:, 0].astype(np.int64) & 0xFFFFFFFF
         found, firsts = np.unique(ids, return_index=True)
@@ -118,7 +126,7 @@ class Framed:
             yield FramedValues(schema_id, rows, self._begins[rows] + HEAD_BYTES, self._ends[rows])
 
     def payload(self, row: int) -> bytes:
-        """Return what is behind the id."""
+        """Return the bytes behind the id."""
         return self.data[self._begins[row] + HEAD_BYTES : self._ends[row]].tobytes()
 
     def _head(self, row: int) -> str:
@@ -138,5 +146,5 @@ def _flags(array: pa.Array) -> Any:
 
 
 def context_of(subject: str) -> str:
-    """Return what a request by id has to name, so that the id is that of the subject's context."""
+    """Return the subject that a request by id has to name, so that the id is looked up in that subject's context."""
     return subject if subject.startswith(CONTEXT) else ""

@@ -1,1 +1,1 @@
-"""Values of Avro as columns: schemas, their types, and their values. docs/dev/TABLES.md."""
+"""Columns of Avro's values: schemas, types and decoding. docs/dev/TABLES.md describes them."""

@@ -1,8 +1,8 @@
-"""Keys or values of Avro in a registry's wire format to a typed column.
+"""Keys or values of Avro in a registry's wire format become a typed column.
 
-Each value is decoded by the schema that it was written with, and resolved to the reader's: what a newer schema has more becomes its
-default, what it has less is passed over. Values of one writer are read at once where there is a plan for it (plans.py), at ten times the rate;
-all others, and those that the plan leaves, by fastavro one by one.
+Each value is decoded by the schema that it was written with, and resolved to the reader's: a field that only the reader's
+schema has gets its default, and a field that only the writer's has is skipped. Values of one writer are read at once where
+there is a plan for it (plans.py), at ten times the rate. fastavro reads all others, and those that the plan leaves, one by one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from ottla.columns.layout import Numbers
 from ottla.columns.wire import Framed, FramedValues, Malformed, Writers
 from ottla.registry.client import RegistryClient, Schema
 
-#: fastavro says of which object it has read.
+#: The part of fastavro's messages that names the object it has read.
 _OBJECT = re.compile(r" from <[^>]*>")
-#: What Arrow raises for values that do not go with a type.
+#: The errors of Arrow for values that do not fit a type.
 NOT_FITTING = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 class AvroWriter(NamedTuple):
-    """A writer's schema for fastavro, with the reader's if it differs, and the plan by which its values are read at once."""
+    """A writer's schema as fastavro takes it, the reader's schema if it differs, and the plan that reads the writer's values at
+    once.
+    """
 
     schema: Any
     reader: Any
@@ -39,7 +41,7 @@ class AvroWriter(NamedTuple):
 
 
 class AvroColumn:
-    """Decodes one column; a writer's schema is asked for once."""
+    """Decodes one column. Each writer's schema is requested once."""
 
     def __init__(self, schema: ReaderSchema, client: RegistryClient) -> None:
         """Take the reader's schema. Raises ColumnsError if no column can have it."""
@@ -78,7 +80,7 @@ class AvroColumn:
     def _one_by_one(
         self, framed: Framed, schema_id: int, writer: AvroWriter, rows: Numbers, wrong: dict[int, str]
     ) -> list[Chosen]:
-        """Return the values that can be decoded, and add the reasons of the others."""
+        """Return the values that can be decoded. Add the reasons of the others."""
         values: dict[int, Any] = {}
         for row in rows.tolist():
             try:
@@ -93,7 +95,7 @@ class AvroColumn:
             for row, value in [*values.items()]:
                 try:
                     self._made([value])
-                except NOT_FITTING as fault:  # a time may be out of its range, a default no value of its type
+                except NOT_FITTING as fault:  # a time may be out of range, and a default may not fit its type
                     wrong[row] = f"schema {schema_id}: {fault}"
                     del values[row]
             made = self._made([*values.values()])
@@ -106,7 +108,7 @@ class AvroColumn:
         try:
             value = fastavro.schemaless_reader(BytesIO(payload), writer.schema, writer.reader)[FIELD]
             return value if value is None or self._typed.convert is None else self._typed.convert(value)
-        except Exception as fault:  # of the library: EOFError, IndexError, UnicodeDecodeError and its own
+        except Exception as fault:  # errors of the library: EOFError, IndexError, UnicodeDecodeError and its own
             raise Malformed(f"schema {schema_id}: {_OBJECT.sub('', str(fault)) or type(fault).__name__}") from None
 
     def _writer(self, schema: Schema) -> AvroWriter:
@@ -119,7 +121,9 @@ class AvroColumn:
 
 
 def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast what differs. Arrow's own cast of a struct (20.0) damages maps of nulls beside what it casts."""
+    """Cast the array, but only its parts with another type: Arrow's own cast of a struct (20.0) damages maps with nulls beside
+    what it casts.
+    """
     if array.type == kind:
         return array
     if not pa.types.is_struct(kind):
@@ -129,7 +133,10 @@ def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _read_at_once(plan: AvroStep, data: pa.Buffer, values: FramedValues) -> tuple[pa.Array, Any]:
-    """Return the values, and flags of those that are left to be read one by one, whose values mean nothing."""
+    """Return the values, and flags of those that are left to be read one by one.
+
+    In their places the array has no meaningful values.
+    """
     block = Block(data, len(values.rows))
     part = BlockPart(np.arange(len(values.rows)), values.ends)
     made, at = plan.read(block, part, values.begins)

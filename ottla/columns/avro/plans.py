@@ -1,8 +1,8 @@
 """How values of a writer's schema are read at once as the reader's column: Avro's schema resolution, done once for each writer.
 
-A plan covers what means the same to everyone: fields in another order, fields that only one side has, wider numbers, branches of unions
-that the other side has by the same name. All else (aliases, bytes that become text, a plain type that became a union) has no plan, and
-is read value by value.
+A plan covers the cases on which all implementations agree: fields in another order, fields that only one side has, wider
+numbers, branches of unions that the other side has under the same name. All other cases (aliases, bytes that become text, a
+plain type that became a union) have no plan, and are read value by value.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from ottla.columns.avro.tree import AvroTree, Node
 from ottla.columns.avro.types import WIDENED, Typed, Types
 from ottla.columns.batches import ColumnsError
 
-#: What a number may be read as.
+#: The types that a number of each type may be read as.
 WIDER = {
     "int": ("int", "long", "float", "double"),
     "long": ("long", "float", "double"),
     "float": ("float", "double"),
     "double": ("double",),
 }
-#: Types of which a writer's value may become the other one.
+#: Groups of types within which a writer's value may become another type.
 EXCHANGED = (frozenset(WIDER), frozenset(("bytes", "string")))
 
 
 class NoPlan(Exception):
-    """The values are read one by one."""
+    """There is no plan: the values are read one by one."""
 
 
 def plan_of(writer: AvroTree, reader: AvroTree, typed: Typed) -> AvroStep | None:
@@ -54,7 +54,7 @@ def plan_of(writer: AvroTree, reader: AvroTree, typed: Typed) -> AvroStep | None
 
 
 class Plans:
-    """Makes the steps of one writer's schema and one reader's."""
+    """Makes the steps for one writer's schema and one reader's schema."""
 
     def __init__(self, writer: AvroTree, reader: AvroTree) -> None:
         self._writer, self._reader = writer, reader
@@ -113,7 +113,7 @@ class Plans:
         )
 
     def _passed(self, written: Node) -> AvroStep:
-        """Return the step that reads what the reader has not."""
+        """Return the step that reads a field that the reader does not have."""
         try:
             typed = Types(self._writer).of(written)
         except ColumnsError:
@@ -153,14 +153,14 @@ class Plans:
         return "long" if typed.arrow == pa.int64() else "double"
 
     def _member(self, branch: Node, kind: str, members: list[Node]) -> int | None:
-        """Return which member a branch becomes, or None if a value of it has to be looked at alone. Raises NoPlan."""
+        """Return the member that a branch becomes, or None if each of its values has to be read alone. Raises NoPlan."""
         name = self._name(self._writer, branch, kind)
         group = next((group for group in EXCHANGED if kind in group), frozenset((kind,)))
         for place, member in enumerate(members):
             other = self._reader.kind(member)
             if other == kind and self._name(self._reader, member, other) == name:
                 return place
-            if other in group and other != kind:  # the first that a value can become is taken
+            if other in group and other != kind:  # the first member that a value can become is taken
                 if len(members) == 1 and kind in WIDER and other in WIDER[kind]:
                     return place
                 if {other, kind} <= {"int", "long"} or {other, kind} <= {"float", "double"}:

@@ -1,4 +1,4 @@
-"""Schemas of a registry that columns are read with."""
+"""The registry's schemas that columns are read with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from ottla.registry.formats.avro_text import resolved
 
 
 class ReaderSchema(NamedTuple):
-    """The schema that a column is read with. It is pickled: `text` is the JSON with all definitions, `fields` those that are read, or none."""
+    """The schema that a column is read with.
+
+    It can be pickled: `text` is the JSON with all definitions. `fields` are the fields to read; without any, all are read.
+    """
 
     column: str
     subject: str
@@ -22,7 +25,8 @@ class ReaderSchema(NamedTuple):
     fields: tuple[str, ...] = ()
 
     def prepared(self) -> tuple[AvroTree, Typed, bool]:
-        """Return the tree to read with, the column's type, and whether a writer's tree of the same id would be another one.
+        """Return the tree to read with, the column's type, and whether that tree differs from the tree of a writer with the
+        same id.
 
         Raises:
             ColumnsError: the schema is not valid, or no column can have its type.
@@ -41,7 +45,10 @@ class ReaderSchema(NamedTuple):
 
 
 def text_of(schema: Schema) -> str:
-    """Return the JSON of a registered schema with the definitions of its references. Raises ColumnsError if it is not Avro's."""
+    """Return the JSON of a registered schema with the definitions of its references.
+
+    Raises ColumnsError if it is no Avro schema.
+    """
     if schema.kind != AVRO:
         raise ColumnsError(f"the schema is of {schema.kind}, where Avro is read")
     try:

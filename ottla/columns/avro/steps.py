@@ -1,4 +1,4 @@
-"""Steps that read one type of Avro for many values at once."""
+"""The steps of plans: each reads one type of Avro for many values at once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 from ottla.columns.avro.blocks import Block, BlockPart, Chosen, Flags, merged, numbers
 from ottla.columns.layout import Numbers
 
-#: Decimals beyond 64 bits are left.
+#: Decimals beyond 64 bits are left to be read one by one.
 _LONG_DIGITS = 18
 _US_PER_MS = 1000
 _MS_MAX = ((1 << 63) - 1) // _US_PER_MS
 
 
 class AvroStep(Protocol):
-    """Reads a type of Avro at these positions, as many as the part has values."""
+    """Reads a type of Avro at these positions, one for each value of the part."""
 
     def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         """Return the values, and the positions behind them."""
@@ -41,7 +41,7 @@ class BooleanStep:
 
 
 class LongStep:
-    """Numbers, dates and times; also as a wider number."""
+    """Reads numbers, dates and times, also as a wider type of number."""
 
     def __init__(self, read: pa.DataType, arrow: pa.DataType) -> None:
         self._arrow = arrow
@@ -70,13 +70,13 @@ class FloatStep:
 
     def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         found = block.fixed(at, self._size, self._kind)
-        with np.errstate(invalid="ignore"):  # of signalling NaNs
+        with np.errstate(invalid="ignore"):  # the cast warns of signalling NaNs
             made = found if self._arrow == pa.float32() else found.astype(np.float64)
         return numbers(self._arrow, made), at + self._size
 
 
 class BytesStep:
-    """Bytes after their length, or of a given size, as they are or as text."""
+    """Reads bytes that follow their length, or have a given size. They become bytes or text."""
 
     def __init__(self, arrow: pa.DataType, size: int | None = None) -> None:
         self._is_text = arrow == pa.string()
@@ -88,7 +88,7 @@ class BytesStep:
 
 
 class DecimalStep:
-    """Decimals of at most 64 bits, in up to 16 bytes. Others are left."""
+    """Reads decimals of at most 64 bits in up to 16 bytes. Others are left to be read one by one."""
 
     def __init__(self, arrow: pa.DataType, size: int | None = None) -> None:
         self._arrow, self._size = arrow, size
@@ -110,7 +110,7 @@ class DecimalStep:
 
     @staticmethod
     def _word(block: Block, begins: Numbers, ends: Numbers) -> Numbers:
-        """Return the number of the last eight bytes, or fewer, of each span."""
+        """Return the number that the last eight bytes of each span stand for; a span may have fewer bytes."""
         lengths = np.clip(ends - begins, 0, 8)
         value = np.zeros(len(ends), np.int64)
         for place in range(int(lengths.max(initial=0))):
@@ -123,7 +123,10 @@ class DecimalStep:
 
 
 class EnumStep:
-    """The reader's symbols, by the writer's numbers. What the reader has not is None here, and left."""
+    """Reads enums: the reader's symbols by the writer's numbers.
+
+    A symbol that the reader lacks is None here, and its values are left.
+    """
 
     def __init__(self, symbols: Sequence[str | None]) -> None:
         self._symbols = pa.array(symbols, pa.string())
@@ -138,7 +141,7 @@ class EnumStep:
 
 
 class ConstantStep:
-    """A default: it has no bytes."""
+    """Gives a default, which has no bytes."""
 
     def __init__(self, value: pa.Array) -> None:
         self._value = value
@@ -148,7 +151,7 @@ class ConstantStep:
 
 
 class RecordStep:
-    """The writer's fields in their order, of which the reader has some, and what the reader has besides."""
+    """Reads records: the writer's fields in their order, some of which the reader has, and the reader's further fields."""
 
     def __init__(
         self,
@@ -156,7 +159,7 @@ class RecordStep:
         written: Sequence[tuple[AvroStep, int | None]],
         defaults: Sequence[tuple[int, AvroStep]],
     ) -> None:
-        """Take the steps of the writer's fields with their places in the reader's record."""
+        """Take the steps of the writer's fields, each with its place in the reader's record."""
         self._arrow = arrow
         self._written = written
         self._defaults = defaults
@@ -176,7 +179,7 @@ class RecordStep:
 
 
 class UnionStep:
-    """The number of a branch, and its value. `members` says for each branch which member of the column it is; None for null.
+    """Reads unions: the number of a branch, and its value.
 
     A union with one member is that member's column; one of several is a struct in which one member is not null.
     """
@@ -212,7 +215,10 @@ class UnionStep:
 
 
 class ItemsStep:
-    """Items in blocks, of which the first ones of all values are read at once, then the second ones.
+    """Reads arrays: items in blocks.
+
+    The first items of all values are read at once, then the second ones, and so on. When few values have many more items, these
+    values are left: a step takes the same time for one value as for many.
 
     When few values have many more items, these are left: a step costs the same for one value as for many.
     """
@@ -235,7 +241,7 @@ class ItemsStep:
 
     def _items(self, block: Block, part: BlockPart, at: Numbers) -> tuple[list[pa.Array], list[Numbers], Numbers]:
         left = np.zeros(len(at), np.int64)
-        ending: Numbers = np.arange(len(at))  # values of which a block's items are all read
+        ending: Numbers = np.arange(len(at))  # values whose items of the current block have all been read
         arrays: list[pa.Array] = []
         owners: list[Numbers] = []
         while True:
@@ -252,13 +258,13 @@ class ItemsStep:
 
     @staticmethod
     def _counts(block: Block, part: BlockPart, at: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the counts of items of the next blocks; a count below 0 is followed by the block's bytes."""
+        """Return the numbers of items of the next blocks. If the number is below 0, the block's length in bytes follows it."""
         counts, behind = block.longs(at)
         with_size = counts < 0
         if with_size.any():
             _, behind[with_size] = block.longs(behind[with_size])
             counts = np.where(with_size, -counts, counts)
-        wrong = (counts < 0) | (counts > part.ends - behind)  # each item has a byte
+        wrong = (counts < 0) | (counts > part.ends - behind)  # each item has at least a byte
         block.leave(part, wrong)
         return np.where(wrong, 0, counts), behind
 
@@ -270,7 +276,7 @@ class ItemsStep:
 
 
 class MapStep(ItemsStep):
-    """Keys and values. A map that has a key twice is left."""
+    """Reads maps: keys and values. A map that has a key twice is left."""
 
     def __init__(self, value: AvroStep, arrow: pa.DataType) -> None:
         entry = pa.struct([pa.field("key", pa.string(), False), pa.field("value", arrow.item_type)])

@@ -1,6 +1,6 @@
-"""A schema of Avro as fastavro has parsed it, made ready for reading values into Arrow.
+"""A schema of Avro as fastavro has parsed it, prepared for reading values into Arrow.
 
-Logical types are taken off: what a number means is said by Arrow's type of the column, and fastavro would make an object of each date
+Logical types are removed: Arrow's type of the column says what a number means, and fastavro would make an object of each date
 and time. Defaults become the values that they stand for.
 """
 
@@ -15,9 +15,10 @@ import fastavro
 from ottla.columns.batches import ColumnsError
 from ottla.registry.formats.avro_text import PRIMITIVES
 
-#: The bytes of a record with one field are those of the field: in such a record a union or a plain type is no special case.
+#: The column's type is read as the field of a record, which has the same bytes: so a union or a plain type needs no special
+#: case.
 ROOT, FIELD = "OttlaColumn", "value"
-#: A field that no writer has, and whose default says which record of a union was read.
+#: No writer has this field. Its default says which record of a union was read.
 MARK = "__ottla_record"
 Node = Any  # what JSON can hold
 
@@ -34,16 +35,16 @@ class AvroTree:
             self._is_empty(self.top, (), {})
         except ColumnsError:
             raise
-        except Exception as fault:  # the library's own, and those of looking at JSON that is no schema
+        except Exception as fault:  # the library's own errors, and those of reading JSON that is no schema
             raise ColumnsError(f"the schema is not valid: {fault or type(fault).__name__}") from None
 
     @property
     def top(self) -> Node:
-        """The type of the column."""
+        """Return the column's type."""
         return self.root["fields"][0]["type"]
 
     def kind(self, node: Node) -> str:
-        """Return the word of a type, such as `record`; `union` for a list."""
+        """Return the name of a type, such as `record`; a list is a `union`."""
         if isinstance(node, list):
             return "union"
         if isinstance(node, str):
@@ -52,11 +53,14 @@ class AvroTree:
         return "record" if kind == "error" else kind
 
     def definition(self, node: Node) -> Node:
-        """Return what a name stands for, and anything else as it is."""
+        """Return the definition of a name, and anything else as it is."""
         return self.named[node] if isinstance(node, str) and node not in PRIMITIVES else node
 
     def _is_empty(self, node: Node, inside: tuple[str, ...], done: dict[str, bool]) -> bool:
-        """Return True if values of the type may have no bytes. Arrays of them are rejected: five bytes could be a billion items."""
+        """Return True if values of the type may have no bytes.
+
+        Arrays of such values are rejected: five bytes could stand for a billion items.
+        """
         kind, node = self.kind(node), self.definition(node)
         match kind:
             case "null":
@@ -88,10 +92,10 @@ class AvroTree:
     # -- Made ready for reading
 
     def prune(self, names: Iterable[str]) -> None:
-        """Leave only these fields of the column's record; readers pass over the bytes of the others.
+        """Keep only these fields of the column's record; readers skip the bytes of the others.
 
         Raises:
-            ColumnsError: the column is no record, or has not all of them.
+            ColumnsError: the column is no record, or lacks one of them.
         """
         branches = self.top if isinstance(self.top, list) else [self.top]
         records = [branch for branch in branches if self.kind(branch) != "null"]
@@ -104,7 +108,7 @@ class AvroTree:
         fields[:] = [field for field in fields if field["name"] in {*names}]
 
     def strip(self) -> None:
-        """Take off the logical types."""
+        """Remove the logical types."""
         for definition in self.named.values():
             definition.pop("logicalType", None)
             for field in definition.get("fields", ()):
@@ -112,7 +116,7 @@ class AvroTree:
         _strip(self.top)
 
     def set_defaults(self, marks: Mapping[str, int]) -> None:
-        """Replace the JSON of defaults by values. Records get a mark, by their full names."""
+        """Replace the JSON of defaults by values. Each record gets a mark, by its full name."""
         records = {name: node for name, node in self.named.items() if "fields" in node and name != ROOT}
         found = [
             (field, self._value(field["type"], field["default"], marks))
@@ -120,13 +124,13 @@ class AvroTree:
             for field in node["fields"]
             if "default" in field
         ]
-        for field, value in found:  # not before all are known: they have each other's JSON in them
+        for field, value in found:  # set only after all are known, because they contain each other's JSON
             field["default"] = value
         for name, number in marks.items():
             records[name]["fields"].append({"name": MARK, "type": "int", "default": number})
 
     def _value(self, node: Node, default: Node, marks: Mapping[str, int]) -> Any:
-        """Return the value that Avro's readers give for a default."""
+        """Return the value of a default, as Avro's readers read it."""
         kind, node = self.kind(node), self.definition(node)
         match kind:
             case "union":

@@ -1,7 +1,7 @@
-"""Types of Avro as types of Arrow, by the rules of Spark's from_avro.
+"""The types of Arrow for types of Avro, by the rules of Spark's from_avro.
 
-Arrow reads most of what fastavro returns as it is. What it cannot (maps, decimals, unions of several types) has a converter,
-and so has all that holds such a value; a schema without them costs no step in Python.
+Arrow reads most of what fastavro returns as it is. Types that it cannot read (maps, decimals, unions of several types) have a
+converter, and so have all types that contain them. Values of other schemas need no step in Python.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from ottla.columns.batches import ColumnsError
 
 #: The most digits of a decimal in Spark, Iceberg and Delta.
 DIGITS_MAX = 38
-#: The types that a column may have, nested ones included: names can stand for each other's sums of sums.
+#: The most types of a column, with nested ones: a short schema can name types that contain each other many times.
 TYPES_MAX = 10_000
 Convert = Callable[[Any], Any]
 
 
 class Typed(NamedTuple):
-    """A type as values are read (`read`) and as a column has them (`arrow`), and how the first become the second.
+    """A type of the values that are read (`read`), the type in the column (`arrow`), and the conversion from the first to the
+    second.
 
     `convert` is never called with None. `parts` are the types inside: a record's fields, a list's items, a map's values, and the members
     of a union of several types.
@@ -51,7 +52,8 @@ PRIMITIVES = {
     "enum": _same(pa.string()),
     "fixed": _same(pa.binary()),
 }
-#: Logical types by the type that carries them. All others of Avro are read as the type that carries them, as Spark does it.
+#: Logical types, each with the type that carries it. All other logical types are read as the type that carries them, as Spark
+#: does it.
 LOGICAL = {
     ("int", "date"): _same(pa.date32()),
     ("long", "timestamp-millis"): Typed(pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
@@ -59,7 +61,7 @@ LOGICAL = {
     ("long", "local-timestamp-millis"): Typed(pa.timestamp("ms"), pa.timestamp("us")),
     ("long", "local-timestamp-micros"): _same(pa.timestamp("us")),
 }
-#: What fastavro returns, by which the branches of a union are distinguished. Of records there may be several.
+#: The Python types that fastavro returns. They distinguish the branches of a union, unless several are records.
 CLASSES: dict[str, type] = {
     "boolean": bool,
     "int": int,
@@ -73,12 +75,15 @@ CLASSES: dict[str, type] = {
     "array": list,
     "map": dict,
 }
-#: Unions that are one number.
+#: Unions that become one type of number.
 WIDENED = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 
 
 class Types:
-    """Makes the types of a reader's schema, and finds the records that need a mark. Raises ColumnsError for what no column can be."""
+    """Makes the types of a reader's schema, and finds the records that need a mark.
+
+    Raises ColumnsError if no column can have a type.
+    """
 
     def __init__(self, tree: AvroTree) -> None:
         self._tree = tree
@@ -167,7 +172,7 @@ def _map(value: Typed) -> Typed:
 
 
 def _members(members: list[tuple[str, Typed]], by_class: dict[type, int], by_mark: dict[int, int]) -> Typed:
-    """Return the column of a union of several types: a struct in which one member is not null, as from_avro has it."""
+    """Return the column of a union of several types: a struct in which one member is not null, as with from_avro."""
 
     def convert(value: Any) -> dict[str, Any]:
         is_marked = isinstance(value, dict) and MARK in value
