@@ -1,4 +1,4 @@
 """The web page of a Kafka cluster, `ottla console`: a client of the wire protocol and of brokers' admin listeners.
 
-It keeps no state but a bounded window of samples. Each page asks the cluster when it is looked at, within a time limit.
+Its only state is a bounded window of samples. A page asks the cluster when a user opens it, within a time limit.
 """

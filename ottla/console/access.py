@@ -1,4 +1,4 @@
-"""The console's clients of the cluster: one for panels, one for the sampler, and one for each scan and each change.
+"""The console's clients of the cluster: one for panels, one for the sampler, and a further one for each scan and each change.
 
 Brokers answer the requests of a connection in order. A scan that waits for records must not hold the panels, therefore it has
 connections of its own.
@@ -17,19 +17,20 @@ from ottla.client.failures import Failure
 from ottla.console.options import ConsoleOptions
 
 CLIENT_ID = "ottla-console"
-#: A broker that does not answer a panel's question within this time is tried again after the others.
+#: If a broker does not answer a panel's request within this time, the request is repeated after the others.
 PANEL_TIMEOUT_MS = 4_000
-#: Scans and changes wait longer: a record may be far away, and a controller may be elected meanwhile.
+#: Scans and changes wait longer: a scan may read many records before the first match, and a controller may be elected
+#: meanwhile.
 WORK_TIMEOUT_MS = 20_000
 SCANS_MAX = 8
 
 
 class Busy(Failure):
-    """The limit of scans that run at once is reached."""
+    """The largest number of scans is running already."""
 
 
 class ConsoleAccess:
-    """The clients by their use. It is to be entered in the event loop that serves the pages."""
+    """The clients by their use. Enter this context in the event loop that serves the pages."""
 
     def __init__(self, options: ConsoleOptions) -> None:
         self._options = options
@@ -54,7 +55,7 @@ class ConsoleAccess:
 
     @asynccontextmanager
     async def scan(self) -> AsyncIterator[ClusterClient]:
-        """Yield a client of its own for one reader of records.
+        """Yield a separate client for one reader of records.
 
         Raises:
             Busy: SCANS_MAX readers are at work.
@@ -70,7 +71,7 @@ class ConsoleAccess:
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[ClusterClient]:
-        """Yield a client for one change, which ends after its time limit.
+        """Yield a client for one change. It ends when its time limit is over.
 
         Raises:
             Failure: the time limit is over.

@@ -1,4 +1,4 @@
-"""The numbers that only the brokers' admin listeners know: memory, CPU, delay of the event loop, connections, bytes in and out.
+"""The numbers that only the brokers' admin listeners have: memory, CPU, delay of the event loop, connections, bytes in and out.
 
 Apache Kafka has no such listener; pages then say that these numbers are missing.
 """
@@ -24,7 +24,7 @@ NAMES = frozenset({BYTES_IN, BYTES_OUT, CPU, MEMORY, LOOP_DELAY, CONNECTIONS, FR
 
 
 class Numbers(NamedTuple):
-    """One broker's numbers at one scrape; counters since its start. None: its listener does not have it."""
+    """One broker's numbers in one scrape; counters are since its start. A number is None if the listener does not have it."""
 
     bytes_in: float | None = None
     bytes_out: float | None = None
@@ -45,10 +45,10 @@ async def scrape(address: str) -> Numbers | Failure:
 
 
 def numbers_of(metrics: dict[Metric, float]) -> Numbers:
-    """Sum the series of each counter; of the delay of the event loop take its highest quantile."""
+    """Sum the series of each counter. For the delay of the event loop take the highest quantile."""
     found: dict[str, list[float]] = {}
     for (name, labels), value in metrics.items():
-        # A series for each topic repeats what the series without a topic has.
+        # A series for a topic is also part of the series without a topic.
         if not any(label == "topic" for label, _ in labels):
             found.setdefault(name, []).append(value)
 

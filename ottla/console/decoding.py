@@ -1,6 +1,6 @@
 """Keys and values of schema registries (`--registry URL`), decoded for a page.
 
-A registry that is slow or away leaves the bytes undecoded: the page shows them as hex, and goes on.
+If a registry is slow or cannot be reached, the bytes stay undecoded: the page shows them as hex.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: All records of one screen are decoded within this time, or are shown undecoded.
+#: All records of one screen are decoded within this time; those that are not are shown undecoded.
 LIMIT_S = 3.0
-#: One value takes less than this, or is shown undecoded.
+#: A value that takes longer is shown undecoded.
 VALUE_S = 1.0
 
 
 class RegistryValues:
-    """Decodes the keys and values of records by the schemas of one registry, in processes of its own."""
+    """Decodes the keys and values of records by the schemas of one registry, in separate processes."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
 
     async def decode(self, records: Iterable[Record]) -> Decoded:
-        """Return the decoded text of what has a schema, or the reason why there is none, by its bytes."""
+        """Return by its bytes the decoded text of each key and value that has a schema, or the reason why there is none."""
         found: Decoded = {}
         parts = _encoded(records)
         try:
@@ -49,12 +49,12 @@ class RegistryValues:
                             found[data] = f"{answer.kind.lower()} schema {answer.schema_id}", answer.text
         except TimeoutError:
             log.warning("not all values of a page could be decoded within %g s", LIMIT_S)
-        except Exception as fault:  # a registry of any kind
+        except Exception as fault:  # any kind of error, because a registry may send anything
             log.debug("not decoded: %s", fault)
         return found
 
     async def decode_for_filter(self, records: Iterable[Record]) -> Decoded:
-        """Return as `decode` does, with a reason for each value that has the format and was not decoded in time."""
+        """Return the same as `decode`, with a reason for each value that has the format and was not decoded in time."""
         rows = list(records)
         found = await self.decode(rows)
         for data, _ in _encoded(rows):
@@ -66,8 +66,8 @@ class RegistryValues:
 
 
 def _encoded(records: Iterable[Record]) -> list[tuple[bytes, Encoded]]:
-    """Return the keys and values that name a schema: in their first bytes, or by a header of the record."""
-    from ottla.registry.decoder import Encoded, names_schema  # `registry_values` has loaded it
+    """Return the keys and values that name a schema in their first bytes, or by a header of the record."""
+    from ottla.registry.decoder import Encoded, names_schema  # already imported by `registry_values`
 
     found = (
         Encoded(data, record.headers, is_key)
@@ -78,17 +78,17 @@ def _encoded(records: Iterable[Record]) -> list[tuple[bytes, Encoded]]:
 
 
 def registry_client(url: str | None, config: str | None) -> RegistryClient | None:
-    """Return the client of the registry at a URL, None without one.
+    """Return the client of the registry at a URL, or None if there is no URL.
 
     Raises:
-        Failure: the URL is none, or the file of its login cannot be read.
+        Failure: the text is no URL, or the file of the login cannot be read.
     """
     if url is None:
         if config is not None:
             raise Failure("--registry-config needs --registry", None, Kind.WRONG)
         return None
     check_registry(url)
-    # Late: HTTP and TLS, for a console with --registry only.
+    # Imported late: only a console with --registry needs HTTP and TLS.
     from ottla.registry.client import RegistryClient
 
     try:
@@ -98,7 +98,7 @@ def registry_client(url: str | None, config: str | None) -> RegistryClient | Non
 
 
 def registry_values(client: RegistryClient, chars_max: int = DECODED_CHARS_MAX, *, cut: bool = True) -> RegistryValues:
-    """Return a decoder of a registry's values. A longer JSON is cut, or else not decoded."""
+    """Return a decoder of a registry's values. A longer JSON is cut, or with `cut` False not decoded."""
     from ottla.registry.decoder import Decoder
 
     return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=chars_max, cut=cut))

@@ -28,7 +28,7 @@ HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-frame-options", b"DENY"),
     (b"x-content-type-options", b"nosniff"),
-    # Other sites get no referrer. With no-referrer the console's own forms would have the Origin null, which is refused.
+    # Other sites get no referrer. With no-referrer the console's own forms would have the Origin null, which is rejected.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -36,14 +36,14 @@ HEADERS = (
 )
 COOKIE = "ottla_console"
 FIELD = "csrf"
-#: A wrong login is answered after this time, so that guessing takes long.
+#: A wrong login is answered after this time, so that guessing passwords takes long.
 WRONG_LOGIN_S = 0.5
 #: The body of a posted form, by its media type.
 FORMS = frozenset({"application/x-www-form-urlencoded"})
 
 
 class Guard:
-    """Serves `app` to those who may look."""
+    """Serves `app` to users who may use it."""
 
     def __init__(self, app: App, options: ConsoleOptions) -> None:
         self._app = app
@@ -91,7 +91,7 @@ class Guard:
         return None
 
     async def _log_in(self, scope: Scope, authorization: str | None) -> tuple[int, str] | None:
-        """Find the user of a request. Return the status and the reason if there has to be one and is none."""
+        """Find the user of a request. If a login is required and missing or wrong, return the status and the reason."""
         if not self._options.login.required:
             scope["ottla.user"] = ConsoleUser("", Role.ADMINISTRATOR)
             return None

@@ -1,10 +1,10 @@
-"""A condition on a JSON value: a path, and mostly a comparison with a literal.
+"""A condition on a JSON value: a path, and in most cases a comparison with a literal.
 
-    $.order.id = 7         $.lines[*].sku = "a-1"       $.tags[0]            the first tag is there
-    $.price >= 10.5        $['odd name'].kind != null   $.note ~ "urgent"    the text contains it
+    $.order.id = 7         $.lines[*].sku = "a-1" $.tags[0] there is a first tag $.price >= 10.5 $['odd name'].kind != null
+    $.note ~ "urgent" the text contains it
 
-A path is that of JSONPath (RFC 9535) without filters and without `..`: each value of a record is looked at once. `[*]` and `.*` mean any
-item: one that fits is enough. The literal is JSON; a word without quotes is a text.
+A path is one of JSONPath (RFC 9535) without filters and without `..`, so that each value of a record is compared once. `[*]`
+and `.*` mean any item: one item that fits is enough. The literal is JSON; a word without quotes is a text.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _STEP = re.compile(
 )
 _COMPARISON = re.compile(r"\s*(==|!=|<=|>=|=|<|>|~)\s*(.*)", re.DOTALL)
 
-Step = str | int | None  # None is any item
+Step = str | int | None  # None stands for any item
 Compare = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonCondition:
-    """The steps of a path, and what a value at its end has to be."""
+    """The steps of a path, and the comparison of the values at its end."""
 
     steps: tuple[Step, ...]
     fits: Compare
@@ -47,7 +47,7 @@ def read_condition(text: str) -> JsonCondition:
     """Return the condition of a text.
 
     Raises:
-        Failure: it is none.
+        Failure: the text is no condition.
     """
     if len(text) > CONDITION_CHARS_MAX:
         raise Failure(f"a JSON path of {len(text)} characters, more than {CONDITION_CHARS_MAX}", None, Kind.WRONG)
@@ -83,7 +83,7 @@ def _literal(text: str) -> Any:
 
 
 def _at(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
-    """Give out the values at the end of a path; each is reached by one way only."""
+    """Yield the values at the end of a path. Only one way leads to each of them."""
     if not steps:
         yield value
         return

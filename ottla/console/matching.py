@@ -1,6 +1,8 @@
-"""The query of a page of records, and the records that it means: texts are compared here, expressions and JSON paths in a process of their own.
+"""The query of a page of records, and the records that match it: texts are compared here, expressions and JSON paths in a
+separate process.
 
-Values of a schema registry are decoded before expressions and paths look at them; a text is looked for in the bytes that were written.
+Values of a schema registry are decoded before expressions and paths look at them; a text is searched in the bytes that were
+written.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from ottla.console.record_view import Decoded
 from ottla.console.value_filter import NOT_SEEN, RECORDS_MAX, YES, Expressions, ValueFilter
 from ottla.protocol.records.record import Record
 
-#: Records that are compared with texts in one turn of the event loop.
+#: One turn of the event loop compares this many records with texts.
 COMPARED_AT_ONCE = 5_000
-#: How a text of a filter is meant.
+#: The ways in which the text of a filter is compared.
 CONTAINS, WHOLE, REGEX = "contains", "whole", "regex"
 KEY_WAYS = (CONTAINS, WHOLE, REGEX)
 VALUE_WAYS = (CONTAINS, REGEX)
 
-#: Return the decoded keys and values of records, by their bytes.
+#: Returns the decoded keys and values of records, by their bytes.
 Decode = Callable[[Sequence[Record]], Awaitable[Decoded]]
 
 
@@ -35,8 +37,11 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """The records that a page asks for. `at` is the offset or time to start at, `until` the time of the first record that is not wanted,
-    `after` and `before` a place for each partition."""
+    """The records that a page asks for.
+
+    `at` is the offset or time to start at, and `until` the time before which records are wanted. `after` and `before` are an
+    offset for each partition.
+    """
 
     topic: str
     partition: int | None = None
@@ -63,13 +68,13 @@ class Query:
 
     @property
     def expressions(self) -> Expressions | None:
-        """Return what a process has to look at, None if there is nothing."""
+        """Return the part of the query that a process has to compare, or None if there is none."""
         key = self.key if self.key_by == REGEX else ""
         value = self.value if self.value_by == REGEX else ""
         return Expressions(key, value, self.path) if key or value or self.path else None
 
     def has_texts(self, record: Record) -> bool:
-        """Return whether a record has the texts that are wanted: in its key, its value, and the value of a header."""
+        """Return whether a record contains the wanted texts in its key, its value, and the value of a header."""
         if self.key and self.key_by != REGEX:
             key = self.key.encode()
             if record.key is None or (record.key != key if self.key_by == WHOLE else key not in record.key):
@@ -87,16 +92,16 @@ class RecordFilter:
     """The filter of one reader. `close` ends its process."""
 
     def __init__(self, query: Query, decode: Decode | None = None) -> None:
-        """Take what decodes the values of a registry.
+        """Take the function that decodes values of a registry.
 
         Raises:
-            Failure: an expression or the JSON path of the query is none.
+            Failure: an expression or the JSON path of the query is malformed.
         """
         self._query = query
         self._decode = decode
         expressions = query.expressions
         self._values = None if expressions is None else ValueFilter(expressions)
-        #: Records that were not looked into: too large, or their schema cannot be used.
+        #: The number of records that were not compared: they are too large, or their schema cannot be used.
         self.not_seen = 0
 
     async def close(self) -> None:
@@ -129,7 +134,7 @@ class RecordFilter:
 
 
 def _read(data: bytes | None, decoded: Decoded) -> bytes | None:
-    """Return the decoded text of bytes that have a schema, and other bytes as they are."""
+    """Return the decoded text of bytes with a schema, and other bytes as they are."""
     if data is None or data not in decoded:
         return data
     text = decoded[data][1]

@@ -1,4 +1,4 @@
-"""The options of one console: its cluster, its address, who may look, and whether anything may be changed."""
+"""The options of one console: its cluster, its address, its users, and whether it allows changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class UserLogin(NamedTuple):
 
 @dataclass(frozen=True)
 class ConsoleLogin:
-    """Logins by user, and a token of an administrator: it is the password of any user, or stands in `Authorization: Bearer`."""
+    """Logins by user, and the token of an administrator: it is valid as the password of any user, or in `Authorization:
+    Bearer`.
+    """
 
     users: dict[str, UserLogin] = field(default_factory=dict)
     token: str | None = None
@@ -38,7 +40,7 @@ class ConsoleLogin:
         return bool(self.users) or self.token is not None
 
     def user_of(self, name: str, password: str) -> ConsoleUser | None:
-        """Return the user of a login, None if it is wrong. A wrong password is compared in the same time."""
+        """Return the user of a login, or None if it is wrong. Comparing a wrong password takes the same time."""
         known = self.users.get(name)
         expected = "" if known is None else known.password
         if hmac.compare_digest(expected.encode(), password.encode()) and known is not None:
@@ -46,7 +48,7 @@ class ConsoleLogin:
         return self.user_of_token(password, name)
 
     def user_of_token(self, token: str, name: str = "") -> ConsoleUser | None:
-        """Return the user who has the token, None if it is another one. The name is the one that was typed: it proves nothing."""
+        """Return the user who has the token, or None for another token. The name is the one that was typed: it proves nothing."""
         if self.token is None or not hmac.compare_digest(self.token.encode(), token.encode()):
             return None
         return ConsoleUser(f"{name[:NAME_CHARS_MAX]} (token)".strip(), Role.ADMINISTRATOR)
@@ -54,11 +56,13 @@ class ConsoleLogin:
 
 @dataclass(frozen=True)
 class ConsoleOptions:
-    """The options of `ottla console` for one cluster. Where there are several, they differ in what is the cluster's: its name, addresses,
-    registry and tables."""
+    """The options of `ottla console` for one cluster.
+
+    With several clusters, the options differ only in the cluster's own: name, addresses, registry and tables.
+    """
 
     bootstrap: str
-    #: The name of its context, in links where there are several clusters; empty for the only one.
+    #: The name of the cluster's context, for links if there are several clusters; it is empty if there is only one.
     name: str = ""
     properties: dict[str, str] = field(default_factory=dict)
     config: str | None = None
@@ -67,15 +71,15 @@ class ConsoleOptions:
     allow_changes: bool = False
     login: ConsoleLogin = ConsoleLogin()
     allowed_hosts: tuple[str, ...] = ()
-    #: How browsers reach it through a proxy.
+    #: The URL by which browsers reach it through a proxy.
     url: str | None = None
-    #: A certificate chain and its key in PEM.
+    #: The files of a certificate chain and its key in PEM.
     cert: str | None = None
     key: str | None = None
     registry: str | None = None
     #: The file with the registry's login.
     registry_config: str | None = None
-    #: Where topics' tables lie.
+    #: The location of topics' tables.
     tables: str | None = None
     admin: AdminAddresses = field(default_factory=AdminAddresses)
     #: Seconds between two samples.
@@ -90,7 +94,10 @@ class ConsoleOptions:
         return bool(self.cert) or (self.url or "").startswith("https:")
 
     def host_names(self) -> frozenset[str]:
-        """Return the names that a browser may use for this console: another one is a page elsewhere that points its name here."""
+        """Return the host names by which a browser may reach this console.
+
+        Another name would be a foreign page whose name leads here (DNS rebinding).
+        """
         own = set() if is_wildcard(self.host) else {self.host.lower()}
         if is_wildcard(self.host) or is_loopback(self.host):
             own |= LOOPBACK
@@ -99,10 +106,10 @@ class ConsoleOptions:
         return frozenset(own | {name.lower().strip("[]") for name in self.allowed_hosts})
 
     def check(self, no_login: bool) -> None:
-        """Raise for what is unsafe without having been asked for.
+        """Raise for options that are unsafe, unless the user has asked for that.
 
         Raises:
-            Failure: other machines could look at the cluster without a login, or the URL is none.
+            Failure: other machines could reach the console without a login, or the URL is malformed.
         """
         if not is_loopback(self.host) and not self.login.required and not no_login:
             raise Failure(
@@ -150,6 +157,7 @@ def _lines(path: str | None) -> list[str]:
             text = file.read(LOGIN_FILE_BYTES_MAX + 1)
     except (OSError, UnicodeDecodeError) as fault:
         raise Failure(f"{path} cannot be read: {fault}", None, Kind.WRONG) from None
-    if len(text) > LOGIN_FILE_BYTES_MAX:  # the rest would be missing, and the last password cut
+    # otherwise the last password could be cut, and lines after it would be missing
+    if len(text) > LOGIN_FILE_BYTES_MAX:
         raise Failure(f"{path} is larger than {LOGIN_FILE_BYTES_MAX} bytes", None, Kind.WRONG)
     return text.splitlines()

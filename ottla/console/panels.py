@@ -1,11 +1,12 @@
-"""The panels of the pages. A panel is asked of the cluster when a page is looked at, shared by all who look, and never waited for
-longer than its time.
+"""The panels of the pages.
 
-A panel whose cluster is slow shows what it had before, with its age and the reason. The question goes on meanwhile, up to the
-client's own time limit, so that the next look may find its answer.
+A panel is loaded from the cluster when a page is opened, shared by all users, and waited for only up to a limit.
 
-All panels together have a bound of bytes. Those that were looked at longest ago make room; a screen of records is lent to who looks at it
-now, counts with the most that it may have, and is refused if there is no room for it.
+If the cluster is slow, a panel shows its former value, with the age and the reason. The request goes on meanwhile, up to the
+client's own time limit, so that the next page may find its result.
+
+All panels together have a bound of bytes. The least recently used ones are dropped. A screen of records is lent: only its
+present readers share it, its largest possible size is counted, and it is rejected if there is no room for it.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ T = TypeVar("T")
 
 #: A page waits this long for a panel.
 LIMIT_S = 2.5
-#: An answer is shared for this long.
+#: A value is shared for this long.
 FRESH_S = 1.0
 PANELS_MAX = 128
-#: Eight screens of records, as many as are read at once, and what other panels keep.
+#: Room for eight screens of records, as many as are read at once, and for the other panels.
 BYTES_MAX = 160 * 1024 * 1024
-#: What a row of the panels takes besides its value.
+#: The bytes that an entry takes besides its value.
 PANEL_BYTES = 1_000
-#: Items of a collection that are measured, by its depth in the value: 16,384 at most in all, which take some milliseconds.
+#: How many items of a collection are measured, by its depth in the value: at most 16,384 in all, which takes some milliseconds.
 SAMPLED = (64, 16, 4, 2, 2)
-#: Questions that are under way, at most: when all brokers are silent, each look would add one.
+#: At most this many requests are under way: when all brokers are silent, each page would add one.
 ASKED_MAX = 48
 
 
 @dataclass(frozen=True)
 class Shown(Generic[T]):
-    """A panel as a page shows it: its value, None if there never was one; how old it is; and why it is not newer."""
+    """A panel as a page shows it: its value (None if there never was one), its age, and why it is not newer."""
 
     value: T | None
     age_s: float = 0.0
@@ -61,10 +62,10 @@ class _Panel:
     problem: str | None = None
     hint: str | None = None
     task: asyncio.Task[None] | None = None
-    #: Bytes that it counts with.
+    #: The bytes that are counted for it.
     size: int = PANEL_BYTES
     is_lent: bool = False
-    #: How many have it, of one that is lent.
+    #: If it is lent: the number of its readers.
     lookers: int = 0
 
     @property
@@ -73,7 +74,7 @@ class _Panel:
 
 
 class Panels:
-    """The panels that were looked at last, by key."""
+    """The most recently used panels, by key."""
 
     def __init__(self, limit_s: float = LIMIT_S, panels_max: int = PANELS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._limit_s = limit_s
@@ -87,14 +88,14 @@ class Panels:
         return sum(each.size for each in self._panels.values())
 
     async def show(self, key: object, load: Callable[[], Awaitable[T]]) -> Shown[T]:
-        """Return the panel `key`, loaded now if it is not fresh."""
+        """Return the panel `key`. It is loaded now if it is not fresh."""
         return await self._shown(key, self._panel(key), load, self._limit_s)
 
     @asynccontextmanager
     async def lend(
         self, key: object, load: Callable[[], Awaitable[T]], limit_s: float, size_max: int
     ) -> AsyncIterator[Shown[T]]:
-        """Return a panel that has `size_max` bytes at most. It is shared by those who have it at the same time, and then gone."""
+        """Return a panel of at most `size_max` bytes. Those who use it at the same time share it; after that it is dropped."""
         panel = self._panels.get(key)
         if panel is None:
             if not self._make_room(size_max):
@@ -124,7 +125,7 @@ class Panels:
         return Shown(panel.value, 0.0 if panel.problem is None else self._age(panel), panel.problem, panel.hint)
 
     def forget(self) -> None:
-        """Something was changed: the next look asks again."""
+        """Load all panels again when they are used next, because something was changed."""
         for panel in self._panels.values():
             panel.loaded_s = None
 
@@ -143,7 +144,10 @@ class Panels:
         return panel
 
     def _make_room(self, size: int) -> bool:
-        """Drop panels that no look holds until there is room for so many bytes. Return whether there is."""
+        """Drop the least recently used panels that no page uses, until there is room for this many bytes.
+
+        Return whether there is.
+        """
         left = self._bytes_max - size - self.bytes
         for key in [each for each, row in self._panels.items() if not row.is_held]:
             if left >= 0:
@@ -165,7 +169,7 @@ class Panels:
             panel.problem, panel.hint = fault.cause, remedy_of(fault)
         except TimeoutError:
             panel.problem, panel.hint = "the cluster did not answer in time", None
-        except Exception as fault:  # an answer that no client expects must not take the page away
+        except Exception as fault:  # an unexpected response must not break the page
             panel.problem, panel.hint = f"{type(fault).__name__}: {fault}", None
         else:
             panel.problem = panel.hint = None
@@ -180,9 +184,10 @@ class Panels:
 
 
 def footprint(value: Any, depth: int = 0) -> int:
-    """Return how many bytes a value has in memory, about: of a long collection a sample is measured.
+    """Return approximately how many bytes a value has in memory.
 
-    What lies deeper than SAMPLED counts with its outermost object alone.
+    Of a long collection only a sample is measured. Below the depth of SAMPLED, only an object itself is counted, without its
+    items.
     """
     size = sys.getsizeof(value)
     if depth >= len(SAMPLED) or isinstance(value, str | bytes | int | float | None):
@@ -195,7 +200,7 @@ def footprint(value: Any, depth: int = 0) -> int:
 
 
 def _of_items(items: Iterable[Any], count: int, depth: int) -> int:
-    step = max(1, count // SAMPLED[depth]) | 1  # odd: of a mapping keys and values both
+    step = max(1, count // SAMPLED[depth]) | 1  # an odd step, so that it reaches keys and values of a mapping
     sizes = [footprint(item, depth + 1) for item in islice(items, 0, count, step)]
     return sum(sizes) * count // max(1, len(sizes))
 

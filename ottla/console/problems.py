@@ -1,4 +1,4 @@
-"""The present problems of the cluster and their remedies, from the newest sample, without a request."""
+"""The present problems of the cluster and their remedies. They come from the newest sample, without a request."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ottla.console.sampler import Sampler
 from ottla.console.snapshot import ConsoleSnapshot
 from ottla.protocol.errors import ErrorCode
 
-#: Names in one finding; the rest is a number.
+#: One finding names this many; the rest is counted.
 NAMES_SHOWN = 5
-#: A disk with less than this part of its bytes left is a warning.
+#: A disk with a smaller share of free bytes is a warning.
 LOW_PART = 0.1
-#: A voter fetches each second or two.
+#: A voter is a problem if its last fetch is longer ago: voters fetch each second or two.
 VOTER_SILENT_MS_MAX = 10_000
-#: A broker that leads more than this many times its even share is a warning, if there are enough leaders to share.
+#: A broker that leads more than this many times its even share is a warning, if the cluster has enough leaders.
 UNEVEN_PART, UNEVEN_LEADERS_MIN = 1.5, 12
 
 ERROR, WARNING = "error", "warning"
 
 
 class Finding(NamedTuple):
-    """A problem: how bad, what it is, and what to do about it."""
+    """A problem: its severity, a sentence about it, and the remedy."""
 
     level: str
     text: str
@@ -130,7 +130,7 @@ def _names(names: list[str]) -> str:
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-#: What to try on a page, by the broker's error code.
+#: Remedies on a page, by the broker's error code.
 _OF_CODES: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it may have been deleted: the page Topics has those that there are",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name",
@@ -152,7 +152,7 @@ _OF_CODES: dict[int, str] = {
 
 
 def remedy_of(failure: Failure) -> str | None:
-    """Return what can be tried on a page, in words of the console."""
+    """Return the remedy in words of the console."""
     if isinstance(failure, NoConnection):
         return "this console asks again by itself"
     return failure.remedy or (_OF_CODES.get(failure.code) if failure.code else None)

@@ -1,10 +1,10 @@
-"""Reading records for a page: a screen of them at once, and scans that go through a topic in windows until they are stopped.
+"""Reading of records for a page: one screen of them, or a scan that goes through a topic in windows until it is stopped.
 
-Memory holds one response of at most 8 MB, one of its batches decompressed (BATCH_BYTES_MAX), and for the page SCREEN_BYTES_MAX,
-or one record that is larger.
+Memory holds one response of at most 8 MB, one of its batches decompressed (BATCH_BYTES_MAX), and the page's SCREEN_BYTES_MAX,
+or one larger record.
 
-A window is a range of offsets of each partition. Its records are filtered as they come, so that memory holds the matches and one
-response. From the newest on, windows go back; each one is read forwards.
+A window is a range of offsets of each partition. Its records are filtered as they arrive, so that memory holds the matches and
+one response. A scan from the newest records takes one window after the other backwards, and reads each window forwards.
 """
 
 from __future__ import annotations
@@ -28,25 +28,29 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500
-#: A screen ends after this many bytes or seconds: it shows what it has.
+#: A screen ends after this many bytes or seconds, and shows what it has.
 SCREEN_BYTES_MAX = 16 * 1024 * 1024
 SCREEN_S_MAX = 6.0
-#: A batch that has more when it is decompressed is not read. Producers' batches of 1 MB are rarely a tenth of it.
+#: A batch that is larger when it is decompressed is not read. Producers' batches of 1 MB rarely have a tenth of it.
 BATCH_BYTES_MAX = 64 * 1024 * 1024
-#: The bytes of each partition in one fetch of a screen: more would be decoded for nothing.
+#: The bytes of each partition in one Fetch of a screen: most of a larger response would be decoded in vain.
 SCREEN_FETCH_BYTES = 128 * 1024
-#: How many offsets of a partition the first window of a scan has, so that its matches are on the screen soon, and later ones at most.
+#: The first window of a scan has this many offsets of a partition, so that its matches are shown soon; a later window has at
+#: most the second number.
 FIRST_WINDOW_OFFSETS = 500
 WINDOW_OFFSETS = 20_000
 STARTS = ("newest", "oldest", "offset", "time", "live")
-#: A live tail that gets more at once leaves the rest out, and says how many.
+#: If a live tail gets more at once, it leaves the rest out, and says how many.
 TAIL_ROWS_MAX = 200
-#: Places that a link can have: partitions below 10^10 and offsets of int64.
+#: The largest numbers in a link: partitions below 10^10 and offsets of int64.
 _CURSOR = re.compile(r"[0-9]{1,10}\.[0-9]{1,19}(-[0-9]{1,10}\.[0-9]{1,19})*")
 
 
 class RecordScreen(NamedTuple):
-    """Records in the order of the page, and where the next page begins: `older` before it, `newer` after it. `cut`: not all were read."""
+    """Records in the order of the page, and the places where the pages before (`older`) and after it (`newer`) begin.
+
+    `cut` means that not all were read.
+    """
 
     found: list[Found]
     older: dict[int, int] | None
@@ -55,17 +59,17 @@ class RecordScreen(NamedTuple):
 
 
 class ReadProgress(NamedTuple):
-    """How far a scan is: offsets passed of all, records that match, and whether it has ended."""
+    """The progress of a scan: the offsets that were read of all, the records that match, and whether it has ended."""
 
     passed: int
     total: int
     matched: int
-    #: Records that the filter did not look into.
+    #: The number of records that the filter did not compare.
     not_seen: int = 0
 
 
 async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], dict[int, int]]:
-    """Return where to begin and to end in each partition.
+    """Return the offset to begin at and to end at in each partition.
 
     Raises:
         Failure: there is no such topic, partition, offset or time.
@@ -89,7 +93,7 @@ async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], 
 
 
 def _time(text: str) -> str:
-    """Return a time as the client library reads it: a day alone begins at midnight, and digits are milliseconds."""
+    """Return a time as the client library takes it: a day alone begins at midnight, and digits are milliseconds."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         return f"{text}T00:00:00"
     return f"@{text}" if text.isdecimal() else text
@@ -98,7 +102,7 @@ def _time(text: str) -> str:
 async def screen(cluster: ClusterClient, query: Query) -> RecordScreen:
     """Return one page of records without a filter: the newest ones, or those from a place on."""
     begin, ends = await bounds(cluster, query)
-    # Many partitions: each gives its share, so that a page of a large topic is as quick as one of a small one.
+    # With many partitions each one gives its share, so that a page of a large topic is as quick as one of a small topic.
     share = max(2, -(-4 * query.limit // max(1, len(ends))))
     window = min(query.limit, share)
     if query.goes_back:
@@ -144,9 +148,9 @@ async def _read(
 async def scan(
     cluster: ClusterClient, query: Query, decode: Decode | None = None
 ) -> AsyncIterator[list[Found] | ReadProgress]:
-    """Go through the topic, from the newest record back or from a place on, and give out matches and the progress.
+    """Go through the topic, from the newest record back or from a place on, and yield matches and the progress.
 
-    It ends at the end, or when LIMIT_MAX records match. Of `goes_back` the matches of a window come newest first.
+    It ends with the topic, or when LIMIT_MAX records match. With `goes_back` the matches of a window come newest first.
     """
     async with closing(RecordFilter(query, decode)) as wanted:
         begin, ends = await bounds(cluster, query)
@@ -157,7 +161,7 @@ async def scan(
             async for consumed in _consumer(cluster, query.topic, starts, stops).fetch():
                 hits = await wanted.hits(consumed)
                 if query.goes_back:
-                    # The newest of a window are wanted, which come last.
+                    # The newest records of a window are wanted, and they are read last.
                     kept = _last((kept + hits)[-LIMIT_MAX:])
                 elif hits:
                     yield hits[: LIMIT_MAX - matched]
@@ -187,7 +191,10 @@ async def closing(made: RecordFilter) -> AsyncIterator[RecordFilter]:
 def windows(
     begin: Mapping[int, int], ends: Mapping[int, int], back: bool
 ) -> Iterable[tuple[dict[int, int], dict[int, int]]]:
-    """Give out ranges that cover `begin` to `ends` of each partition, the last one first if it goes `back`. They grow."""
+    """Yield ranges that cover `begin` to `ends` of each partition, or the last one first with `back`.
+
+    Each is larger than the one before.
+    """
     begin, ends = dict(begin), dict(ends)
     size = FIRST_WINDOW_OFFSETS
     while left := {index: end for index, end in ends.items() if end > begin[index]}:
@@ -205,7 +212,10 @@ def windows(
 async def tail(
     cluster: ClusterClient, query: Query, decode: Decode | None = None
 ) -> AsyncIterator[list[Found] | int | str]:
-    """Give out new records that match as they come, newest first, for ever; a number is how many were left out, a text is to be shown."""
+    """Yield new records that match, newest first, for ever.
+
+    A number is the count of records that were left out; a text is a message for the page.
+    """
     partitions = None if query.partition is None else [query.partition]
     async with closing(RecordFilter(query, decode)) as wanted:
         ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, partitions)
@@ -229,7 +239,7 @@ async def tail(
 async def export(
     cluster: ClusterClient, query: Query, records_max: int, decode: Decode | None = None
 ) -> AsyncIterator[Found]:
-    """Give out the records from a place on that match, `records_max` at most."""
+    """Yield the records from a place on that match, at most `records_max`."""
     async with closing(RecordFilter(query, decode)) as wanted:
         begin, ends = await bounds(cluster, query)
         if query.goes_back:
@@ -245,7 +255,7 @@ async def export(
 
 
 def _last(found: list[Found]) -> list[Found]:
-    """Return the last of these records that have SCREEN_BYTES_MAX together; the last one at least."""
+    """Return the last of these records, as many as have SCREEN_BYTES_MAX together, but at least one."""
     size = 0
     for count, each in enumerate(reversed(found)):
         size += size_of(each.record)
@@ -255,7 +265,7 @@ def _last(found: list[Found]) -> list[Found]:
 
 
 class _Reader(Consumer):
-    """Says of a batch that cannot be read where it is."""
+    """A consumer whose error about an unreadable batch names its place."""
 
     async def _unreadable(self, place: TopicPartition, code: int, fault: KafkaError | None) -> None:
         if fault is None:
@@ -276,7 +286,7 @@ def cursor(edges: Mapping[int, int] | None) -> str:
 
 
 def read_cursor(text: str) -> dict[int, int] | None:
-    """Return the places of a cursor, None for a text that is none."""
+    """Return the places of a cursor, or None if the text is no cursor."""
     if not _CURSOR.fullmatch(text):
         return None
     pairs = (part.split(".") for part in text.split("-"))
@@ -304,7 +314,7 @@ def _consumer(
 def _passed(
     begin: Mapping[int, int], starts: Mapping[int, int], stops: Mapping[int, int], back: bool, ends: Mapping[int, int]
 ) -> int:
-    """Return the offsets of the windows up to this one."""
+    """Return the number of offsets in the windows up to this one."""
     if back:
         return sum(ends[index] - starts[index] for index in starts)
     return sum(stops[index] - begin[index] for index in stops)

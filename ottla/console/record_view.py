@@ -11,21 +11,21 @@ from ottla.client.values import to_line
 from ottla.protocol.records.record import Record
 
 FORMS = ("auto", "json", "text", "hex")
-#: The page shows this much of a key, a value or a header; a download has all of it.
+#: The page shows this many bytes of a key, a value or a header; a download has all of it.
 SHOWN_BYTES_MAX = 16 * 1024
 LINE_CHARACTERS_MAX = 220
-#: A larger value is not parsed to see whether it is JSON.
+#: A larger value is not parsed as JSON.
 JSON_BYTES_MAX = 256 * 1024
 HEX_BYTES_MAX = 4 * 1024
 HEADERS_SHOWN_MAX = 100
 INDENT = "  "
 INDENTED_MAX = 40
-#: The characters of a decoded value that are asked for: no more of them are shown.
+#: This many characters of a decoded value are requested, because no more are shown.
 DECODED_CHARS_MAX = 2 * SHOWN_BYTES_MAX
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-#: Control characters, and those that turn the direction of a line round or end it: a value must not look like another one.
+#: Control characters, and those that change the writing direction or end a line: with them a value could look like another one.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-#: The first character of a cell that a spreadsheet takes for a formula.
+#: If a cell begins with one of these, a spreadsheet takes it for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -40,7 +40,7 @@ class ShownRecord(NamedTuple):
 
 
 class RecordView(NamedTuple):
-    """A record with what is shown of it."""
+    """A record with the texts that are shown for it."""
 
     topic: str
     partition: int
@@ -52,8 +52,8 @@ class RecordView(NamedTuple):
     more_headers: int
 
 
-#: What a schema registry says of a key or value, by its bytes: the name of the schema's type and the beginning of the decoded JSON, or why
-#: there is none.
+#: The result of a schema registry for a key or value, by its bytes: the name of the schema's type and the beginning of the
+#: decoded JSON, or the reason why there is none.
 Decoded = dict[bytes, tuple[str, str | None]]
 
 
@@ -74,7 +74,7 @@ def view_of(topic: str, partition: int, record: Record, form: str, decoded: Deco
 
 
 def show(data: bytes | None, form: str, decoded: Decoded) -> ShownRecord:
-    """Return bytes in a form; `auto` is JSON if it is an object or a list, else text if it is UTF-8, else hex."""
+    """Return the view of bytes in a form. `auto` is JSON if it is an object or a list, else text if it is UTF-8, else hex."""
     if data is None:
         return ShownRecord("null", "null", "null", 0)
     if form == "auto" and data in decoded:
@@ -106,21 +106,23 @@ def _utf8(data: bytes) -> str | None:
 
 
 def pretty_json(text: str, shown_max: int = SHOWN_BYTES_MAX) -> str | None:
-    """Return JSON with a line for each value, `shown_max` characters of it or some more; None if it is no object or list.
+    """Return JSON with a line for each value, cut soon after `shown_max` characters; None if it is no object or list.
 
-    Its tokens stay as they are: a number keeps its digits, and a name that is there twice stays twice.
+    Its tokens stay as they are: a number keeps its digits, and a name that occurs twice stays twice.
     """
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        json.loads(text, parse_int=len, parse_float=len)  # the digits of a number are not computed
+        json.loads(text, parse_int=len, parse_float=len)  # numbers stay texts, which keeps their digits
     except (ValueError, RecursionError):
         return None
     return _indented(text, shown_max)
 
 
 def _indented(text: str, shown_max: int = SHOWN_BYTES_MAX) -> str:
-    """Return a line for each value of JSON, as far as a page shows it: the whole text would have lines as long as it is deep."""
+    """Yield a line for each value of JSON, as far as a page shows it: an object that is deeply nested would have very long
+    lines.
+    """
     parts: list[str] = []
     depth, before, size = 0, "", 0
     for found in _TOKEN.finditer(text):
@@ -143,7 +145,7 @@ def _indented(text: str, shown_max: int = SHOWN_BYTES_MAX) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text in which control characters are seen: "\\x1b[31m" instead of a red terminal."""
+    """Return text with visible control characters: "\\x1b[31m" instead of red letters in a terminal."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -182,7 +184,7 @@ def csv_line(topic: str, partition: int, record: Record) -> str:
 
 
 def quoted(cell: str) -> str:
-    """Return a cell of CSV that no spreadsheet runs: a ' goes before what would be a formula."""
+    """Return a cell of CSV that no spreadsheet takes for a formula: such a text gets a ' in front."""
     if cell.startswith(_FORMULA) and not re.fullmatch(r"-?\d+(\.\d+)?", cell):
         cell = f"'{cell}"
     if any(char in cell for char in '",\r\n'):

@@ -1,8 +1,8 @@
-"""Who may do what on the pages: the roles of logins, and one table of what each form asks for.
+"""The roles of logins, and one table with the role that each form requires.
 
-The roles are the console's own. Its connections to the cluster are those of one user, and a sample or a panel is shared by all who look: to
-pass each login on to the cluster, each would need connections, samples and panels of its own. What the console's user may do in the
-cluster still bounds them all.
+The roles are the console's own. Its connections to the cluster belong to one user, and all logins share samples and panels. If
+each login were passed on to the cluster, each would need its own connections, samples and panels. No role can do more than the
+console's user may do in the cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Role(IntEnum):
-    """A role may do what those before it may."""
+    """A role includes the roles before it."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -24,7 +24,7 @@ class Role(IntEnum):
 
 
 class ConsoleUser(NamedTuple):
-    """Who looks at a page. The name is empty where no login is asked for."""
+    """The user of a page. The name is empty if no login is required."""
 
     name: str
     role: Role
@@ -35,8 +35,9 @@ class ConsoleUser(NamedTuple):
 
 
 CHANGE, ADMINISTER = Role.OPERATOR, Role.ADMINISTRATOR
-#: The roles that forms ask for, by the path that they are posted to. What destroys records, offsets or topics, and who may do what, is
-#: an administrator's. A question that is posted because of its size changes nothing.
+#: The roles that forms require, by the path that they are posted to.
+#: Whatever destroys records, offsets or topics, and permissions, are for an administrator. A query that is posted because of
+#: its size changes nothing.
 PERMISSIONS: dict[str, Role] = {
     "/topic-create": CHANGE,
     "/topics/{name}/produce": CHANGE,
@@ -65,14 +66,14 @@ PERMISSIONS: dict[str, Role] = {
 
 
 def role_for(method: str, path: str) -> Role:
-    """Return the role that a request asks for: all who may look may look at each page.
+    """Return the role that a request requires. Each user may open each page.
 
     Raises:
-        KeyError: a form has no row in the table: it is not served.
+        KeyError: a form has no row in the table, so it is not served.
     """
     return Role.VIEWER if method in ("GET", "HEAD") else PERMISSIONS[path]
 
 
 def role_of(word: str) -> Role | None:
-    """Return the role of a word in a file of logins, None for another word."""
+    """Return the role of a word in a file of logins, or None for another word."""
     return next((role for role in Role if role.word == word.strip().lower()), None)

@@ -1,7 +1,7 @@
 """The sampler: it asks the cluster at an interval, and keeps rates, lags and events in the window.
 
-One sample is some requests to each broker, whatever the number of topics and groups. Settings are read in rotation, some topics
-in each sample, because an answer has 35 settings for each topic.
+One sample is some requests to each broker, whatever the number of topics and groups. Settings are read in turns, for some
+topics in each sample, because a response has 35 settings for each topic.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ottla.console.window import Window
 
 log = logging.getLogger(__name__)
 
-#: Topics whose settings are read in one sample.
+#: One sample reads the settings of this many topics.
 TOPICS_A_SAMPLE = 25
-#: Sizes on disk, groups and admin listeners are looked at in every third sample.
+#: Every third sample reads sizes on disk, groups and admin listeners.
 SLOWER = 3
-#: A sample that takes longer is given up: the next one begins.
+#: A sample that takes longer is cancelled, and the next one begins.
 SAMPLE_TIMEOUT_S = 20.0
-#: The time between the end of a sample and the next one, if a page has asked for that.
+#: The time between the end of a sample and the next one, if a page waits for it.
 SOONEST_S = 0.5
-#: Groups and topics whose numbers are kept; the page says when there are more.
+#: The numbers of this many groups and topics are kept; the page says when there are more.
 GROUPS_MAX = 1_000
 
 
 class Sampler:
-    """The newest sample in its fields, earlier ones in the window."""
+    """The newest sample is in its fields, earlier ones are in the window."""
 
     def __init__(self, cluster: ClusterClient, interval_s: float, admin: AdminAddresses) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class Sampler:
         self._admin = admin
         self.window = Window()
         self.snapshot: ConsoleSnapshot | None = None
-        #: Why the last sample failed, None if it did not.
+        #: The reason why the last sample failed, or None.
         self.problem: str | None = None
         self.sampled_s: float | None = None
         self.ends: dict[TopicPartition, int] = {}
@@ -56,15 +56,15 @@ class Sampler:
         self.lags: dict[str, int] = {}
         self.topic_lags: dict[str, dict[str, int]] = {}
         self.numbers: dict[int, Numbers] = {}
-        #: The addresses of the admin listeners that are known, by broker.
+        #: The known addresses of the admin listeners, by broker.
         self.listeners: dict[int, str] = {}
-        #: Brokers whose admin listener does not answer, with the reason.
+        #: The reason for each broker whose admin listener does not answer.
         self.no_numbers: dict[int, str] = {}
         self._settings: dict[str, dict[str, str]] = {}
         self._rotation: list[str] = []
         self._samples = 0
         self._wanted, self._sampled = asyncio.Event(), asyncio.Event()
-        #: The numbers of the last sample that began, and of the one that the snapshot is of.
+        #: The numbers of the last sample that has begun, and of the sample that the snapshot comes from.
         self._begun = self._shown = 0
         self._of_brokers: dict[str, float] = {}
         self._record_rates, self._broker_rates = Rates(), Rates()
@@ -80,7 +80,7 @@ class Sampler:
                 self.problem = fault.cause
             except TimeoutError:
                 self.problem = f"no sample within {SAMPLE_TIMEOUT_S:g} s: {self._cluster.doing}"
-            except Exception:  # the pages go on with what there is
+            except Exception:  # the pages go on with the last sample
                 log.exception("a sample failed")
                 self.problem = "a sample failed: the log of the console says why"
             left_s = max(0.1, self.interval_s - (time.monotonic() - began))
@@ -90,7 +90,7 @@ class Sampler:
             self._wanted.clear()
 
     async def newer(self, limit_s: float) -> None:
-        """Wait, for a limited time, for the snapshot of a sample that begins after this call; the next sample begins soon."""
+        """Wait, for a limited time, for the snapshot of a sample that begins after this call. Such a sample is begun soon."""
         number = self._begun + 1
         self._wanted.set()
         with suppress(TimeoutError):
@@ -111,7 +111,7 @@ class Sampler:
         adding = await adding_replicas(cluster, metadata.topics)
         try:
             quorum = await describe_quorum(cluster)
-        except Failure:  # no permission, or there is no quorum: the rest is shown
+        except Failure:  # no permission, or there is no quorum: the rest of the sample is shown
             quorum = None
         snapshot = snapshot_of(now_ms, metadata, adding, described, quorum)
         if self.snapshot is not None:
@@ -122,9 +122,9 @@ class Sampler:
         self.snapshot, self.problem, self.sampled_s = snapshot, None, time.monotonic()
         self._shown = self._begun
         self._sampled.set()
-        self._sampled.clear()  # all who wait have been woken
+        self._sampled.clear()  # all waiting pages have been woken
         led = snapshot.led_by()
-        # Offsets of partitions without an answer stay: their leader may be back in the next sample.
+        # Offsets of partitions without an answer are kept: their leader may answer the next sample.
         ends = await offsets_by_leader(cluster, led, LATEST)
         present = {(name, index) for name, index, _ in snapshot.partitions()}
         self.ends = {place: end for place, end in {**self.ends, **ends}.items() if place in present}
@@ -200,7 +200,7 @@ class Sampler:
         self._of_brokers |= self._broker_rates.update(time.monotonic(), counters)
 
     async def _sample_settings(self, snapshot: ConsoleSnapshot) -> None:
-        """Compare the settings of some topics, and of all brokers, with those that were read before."""
+        """Compare the settings of some topics, and of all brokers, with those of an earlier sample."""
         if not self._rotation:
             self._rotation = sorted(snapshot.topics)
         names, self._rotation = self._rotation[:TOPICS_A_SAMPLE], self._rotation[TOPICS_A_SAMPLE:]
@@ -223,14 +223,17 @@ class Sampler:
 
 
 class Rates:
-    """The growth of counters by the second, between one update and the next."""
+    """The growth of counters in a second, between two updates."""
 
     def __init__(self) -> None:
         self._before: tuple[float, Mapping[str, float]] | None = None
 
     def update(self, now_s: float, counters: Mapping[str, float]) -> dict[str, float]:
-        """Return the rates; a counter that was not there before has none. One that went back began again: with its broker, or
-        with a topic that was made again."""
+        """Return the rates.
+
+        A counter that is new has none. A counter that became smaller was reset, because its broker restarted, or its topic was
+        created again.
+        """
         before, self._before = self._before, (now_s, counters)
         if before is None or now_s <= before[0]:
             return {}
@@ -241,13 +244,16 @@ class Rates:
 
 
 class MoveRates:
-    """How fast partitions move: from the first look at each of them, because a throttled replica fetches much at once and then waits."""
+    """The rate of moves of replicas.
+
+    It is measured from the first look at each, because a throttled replica first fetches much at once and then waits.
+    """
 
     def __init__(self) -> None:
         self._first: dict[TopicPartition, tuple[float, int]] = {}
 
     def update(self, now_s: float, moved: Mapping[TopicPartition, int]) -> float | None:
-        """Return the bytes a second of all these moves together, None at the first look at them."""
+        """Return the bytes a second of all these moves together, or None at the first look."""
         self._first = {place: self._first.get(place, (now_s, count)) for place, count in moved.items()}
         rates = [
             max(0, moved[place] - count) / (now_s - seen_s)
@@ -258,5 +264,5 @@ class MoveRates:
 
 
 async def _each(ask: Callable[[int], Awaitable[None]], nodes: Iterable[int]) -> None:
-    """Ask all nodes at once: one that is silent costs its own time only."""
+    """Ask all nodes at the same time, so that a silent node does not delay the others."""
     await asyncio.gather(*map(ask, nodes))

@@ -1,4 +1,6 @@
-"""Schemas as the pages show them: a line for each part, what differs between two of them, and the topics that a subject's name means."""
+"""Schemas as the pages show them: a line for each part, the differences between two versions, and the topics that a subject's
+name stands for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF
 
 KINDS = (AVRO, JSON_SCHEMA, PROTOBUF)
 LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
-#: What a new schema must be able to do, in the words of a user, by the level of compatibility.
+#: What a new schema must be able to do at each level of compatibility, in words for users.
 LEVEL_TEXTS = {
     "BACKWARD": "consumers with the new schema read what the latest version has written",
     "BACKWARD_TRANSITIVE": "consumers with the new schema read what any version has written",
@@ -23,11 +25,12 @@ LEVEL_TEXTS = {
     "FULL_TRANSITIVE": "the new schema and all versions read each other's values",
     "NONE": "nothing is checked",
 }
-#: A text that is longer is cut before it is shown.
+#: A longer text is cut before it is shown.
 TEXT_CHARS_MAX = 256 * 1024
-#: Where two texts differ in more lines than this, all of these lines are shown as replaced: a comparison takes the product of both.
+#: If two texts differ in more lines than this, all of these lines are shown as replaced: the time of a comparison grows with
+#: the product of their numbers.
 DIFFERENT_LINES_MAX = 600
-#: Lines around a difference.
+#: Equal lines that are shown around a difference.
 CONTEXT_LINES = 3
 #: The suffixes of TopicNameStrategy, which stock serializers use unless another strategy is set.
 SUFFIXES = ("-key", "-value")
@@ -47,14 +50,14 @@ class SchemaVersion(NamedTuple):
 
 
 class DiffLine(NamedTuple):
-    """A line of a comparison: its mark is "+", "-", " ", or "…" where equal lines were left out."""
+    """A line of a comparison. Its mark is "+", "-", " ", or "…" in place of equal lines that were left out."""
 
     mark: str
     text: str
 
 
 def topics_of(subject: str, record: str | None, topics: Iterable[str]) -> list[str]:
-    """Return the topics whose keys or values have the subject, by its name.
+    """Return the topics whose keys or values the subject may belong to, by its name.
 
     TopicNameStrategy names a subject by the topic, `orders-value`; TopicRecordNameStrategy by the topic and the name of the record,
     `orders-shop.Order`. With RecordNameStrategy the name is the record's alone: any topic may have it.
@@ -67,12 +70,12 @@ def topics_of(subject: str, record: str | None, topics: Iterable[str]) -> list[s
 
 
 def is_of_topic(subject: str, topic: str) -> bool:
-    """Return whether a subject may be one of a topic's: its name begins with the topic's."""
+    """Return whether a subject may belong to a topic: its name begins with the topic's."""
     return subject.rpartition(":")[2].startswith(f"{topic}-")
 
 
 def record_name(kind: str, text: str) -> str | None:
-    """Return the full name of the record that a schema is of, as the strategies of serializers name it; None if it has none."""
+    """Return the full name of the record in a schema, as the serializers' strategies use it; None if it has none."""
     if kind == PROTOBUF:
         message, package = _PROTO_MESSAGE.search(text), _PROTO_PACKAGE.search(text)
         return None if message is None else f"{package[1]}.{message[1]}" if package is not None else message[1]
@@ -89,7 +92,10 @@ def record_name(kind: str, text: str) -> str | None:
 
 
 def shown_text(schema: SchemaVersion) -> tuple[str, bool]:
-    """Return the text of a schema with a line for each of its parts, and whether it was cut. Protobuf's has lines already."""
+    """Return the text of a schema with a line for each of its parts, and whether it was cut.
+
+    A schema of Protobuf already has lines.
+    """
     if len(schema.text) > TEXT_CHARS_MAX:
         return visible(schema.text[:TEXT_CHARS_MAX]), True
     indented = None if schema.kind == PROTOBUF else pretty_json(schema.text, TEXT_CHARS_MAX)
@@ -98,7 +104,7 @@ def shown_text(schema: SchemaVersion) -> tuple[str, bool]:
 
 
 def difference(old: str, new: str) -> list[DiffLine]:
-    """Return the lines of two texts with what differs marked, and CONTEXT_LINES around it; nothing if they are equal."""
+    """Return the lines of two texts with marks at the differences, and CONTEXT_LINES around them; nothing if they are equal."""
     before, after = old.splitlines(), new.splitlines()
     if before == after:
         return []
@@ -125,7 +131,7 @@ def _common(left: Sequence[str], right: Sequence[str]) -> int:
 
 
 def _near(lines: list[DiffLine]) -> Iterable[DiffLine]:
-    """Give out the lines near a difference, and a mark where others were left out."""
+    """Yield the lines near a difference, and a mark in place of others."""
     near = bytearray(len(lines))
     for at, line in enumerate(lines):
         if line.mark != " ":

@@ -1,7 +1,7 @@
-"""Schemas of a registry for the pages: Ottla's or any that speaks Confluent's REST API. What it answers is not trusted.
+"""Schemas of a registry for the pages: Ottla's registry, or any other with Confluent's REST API. Its responses are not trusted.
 
-Each answer has the client's bounds of bytes and time (`ottla/registry/client.py`); at most QUESTIONS requests are on their way at once, on
-threads of their own, and a text that is longer than TEXT_CHARS_MAX is cut before it is shown.
+The client bounds the bytes and the time of each response (`ottla/registry/client.py`). At most QUESTIONS requests are in flight
+at once, on separate threads, and a text that is longer than TEXT_CHARS_MAX is cut before it is shown.
 """
 
 from __future__ import annotations
@@ -31,40 +31,43 @@ T = TypeVar("T")
 QUESTIONS = 4
 NAME_CHARS_MAX = 1_000
 MESSAGE_CHARS_MAX = 10_000
-#: The newest versions of a subject that a page knows.
+#: A page has at most this many versions of a subject, the newest ones.
 VERSIONS_MAX = 1_000
-#: Rows of references and of messages, and of the versions of one schema.
+#: The most rows of references and of messages, and of the versions of one schema.
 ROWS_MAX = 100
-#: How many schemas that refer to another one are looked up, and for how long.
+#: This many schemas that refer to another one are looked up, for at most this time.
 REFERRING_MAX, REFERRING_S_MAX = 20, 5.0
-#: The codes of what a registry does not have: HTTP's own, and those that begin with it.
+#: The error codes of a registry for what it does not have: HTTP's own, and those that begin with it.
 NOT_FOUND = frozenset({404, *range(40400, 40500)})
 
 
 class SubjectView(NamedTuple):
-    """A subject with one of its versions as a page shows it. `level` is the level in force, `is_own` whether it is the subject's own."""
+    """A subject with one of its versions, as a page shows it.
+
+    `level` is the effective level; `is_own` means that it is set on the subject itself.
+    """
 
     versions: list[int]
     shown: SchemaVersion
     pretty: str
     cut: bool
-    #: The name of the record, which some names of subjects have.
+    #: The full name of the record, which some strategies use in subjects' names.
     record: str | None
     level: str
     is_own: bool
-    #: The subjects and versions that refer to the shown one.
+    #: The subjects and versions that refer to this schema.
     referring: list[tuple[str, int]]
 
 
 class SchemaVerdict(NamedTuple):
-    """Whether a new schema is compatible, and why not."""
+    """Whether a new schema is compatible, and if not, why."""
 
     compatible: bool
     messages: list[str]
 
 
 class SchemaBrowser:
-    """One registry as the pages ask it."""
+    """One registry, with the requests that the pages need."""
 
     def __init__(self, client: RegistryClient) -> None:
         self.client = client
@@ -75,7 +78,7 @@ class SchemaBrowser:
         """Return the names of all subjects.
 
         Raises:
-            Failure: the registry does not answer, or not as a registry does. So does each question here.
+            Failure: the registry does not answer, or not as a registry does. All requests here raise this.
         """
         return await self._ask(
             lambda: sorted(
@@ -86,7 +89,7 @@ class SchemaBrowser:
         )
 
     async def latest(self, subjects: Sequence[str]) -> dict[str, SchemaVersion]:
-        """Return the latest version of each subject that has one."""
+        """Return the latest version of each of the subjects that have one."""
         asked = (self._ask(partial(self._latest, name)) for name in subjects)
         found = await asyncio.gather(*asked, return_exceptions=True)
         for each in found:
@@ -95,7 +98,7 @@ class SchemaBrowser:
         return {name: row for name, row in zip(subjects, found, strict=True) if isinstance(row, SchemaVersion)}
 
     async def compare(self, subject: str, old: int, new: int) -> list[DiffLine]:
-        """Return what differs between two versions, their texts with a line for each part."""
+        """Return the differences between two versions, as texts with a line for each part."""
 
         def ask() -> list[DiffLine]:
             texts = [shown_text(_version(self.client.version(subject, number)))[0] for number in (old, new)]
@@ -107,11 +110,11 @@ class SchemaBrowser:
         return await self._ask(lambda: _level(self.client.get("/config")))
 
     async def view(self, subject: str, version: int | None) -> SubjectView:
-        """Return a subject with a version, the latest one for None."""
+        """Return a subject with a version; None means the latest one."""
         return await self._ask(lambda: self._view(subject, version))
 
     async def encode(self, subject: str, text: str, message: str = "") -> bytes:
-        """Return the bytes of a value that is given as JSON, by the latest schema of a subject."""
+        """Return the bytes of a value that is given as JSON, encoded by the latest schema of a subject."""
 
         def ask() -> tuple[int, Schema]:
             found = _version(self.client.version(subject))
@@ -127,7 +130,9 @@ class SchemaBrowser:
         await self._encoder.close()
 
     async def check(self, subject: str, kind: str, text: str, version: str) -> SchemaVerdict:
-        """Return whether a new text is compatible with a version: a number, "latest", or "" for those that the level names."""
+        """Return whether a new text is compatible with a version: a number, "latest", or "" for the versions that the level
+        requires.
+        """
         place = f"/versions/{version}" if version else "/versions"
         path = f"/compatibility/subjects/{quote(subject)}{place}?verbose=true"
 
@@ -146,7 +151,7 @@ class SchemaBrowser:
         return await self._ask(lambda: _number(self.client.request("POST", path, _body(kind, text)), "id"))
 
     async def set_level(self, subject: str, level: str) -> None:
-        """Set the level of compatibility of a subject, of all others for "" as the subject."""
+        """Set the level of compatibility of a subject. The subject "" stands for all that have none."""
         if level not in LEVELS:
             raise Failure(f"there is no level {level!r}", f"it is one of {', '.join(LEVELS)}", Kind.WRONG)
         path = f"/config/{quote(subject)}" if subject else "/config"

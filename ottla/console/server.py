@@ -40,13 +40,13 @@ from ottla.server.address import Address
 from ottla.web.rules import App
 from ottla.web.server import HttpServer, listen
 
-#: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
+#: The most connections at one time. For a further one an idle connection is closed; if none is idle, the response is 503.
 CONNECTIONS_MAX = 256
 STOP_S_MAX = 2
 
 
 async def health(request: Request) -> Response:
-    """Answer that the console is up, whatever the cluster is."""
+    """Respond that the console runs, whatever the state of the cluster."""
     return PlainTextResponse("ok\n")
 
 
@@ -62,7 +62,7 @@ async def failed(request: Request, fault: Exception) -> Response:
 
 
 def permitted(route: Route) -> Route:
-    """Return the route for those who have the role that it asks for."""
+    """Return the route, for users who have the role that it requires."""
     roles = {method: role_for(method, route.path) for method in route.methods or ()}
 
     async def endpoint(request: Request) -> Any:
@@ -101,7 +101,10 @@ STATIC = Mount("/static", StaticFiles(directory=FOLDER / "static"))
 
 @asynccontextmanager
 async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
-    """Yield the pages of one cluster at "/", or those of each of several at "/c/NAME", with a sampler for each while they are served."""
+    """Yield the pages of one cluster at "/", or those of several at "/c/NAME".
+
+    While they are served, each cluster has a sampler.
+    """
     names = [each.name for each in clusters]
     async with AsyncExitStack() as stack:
         apps = [await stack.enter_async_context(_pages(each, names)) for each in clusters]
@@ -160,7 +163,7 @@ async def serve(clusters: Sequence[ConsoleOptions], ready: Callable[[str], None]
             serving = asyncio.create_task(server.serve(sockets))
             await asyncio.sleep(
                 0
-            )  # it begins, and sets signal handlers that would end the process with SIGINT's exit code
+            )  # serving begins, and its signal handlers would end the process with SIGINT's exit code
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, _stop, server)
             ready(url)
@@ -168,7 +171,7 @@ async def serve(clusters: Sequence[ConsoleOptions], ready: Callable[[str], None]
 
 
 def _stop(server: HttpServer) -> None:
-    if server.should_exit:  # the second time: without waiting for streams
+    if server.should_exit:  # at the second signal it does not wait for streams
         server.force_exit = True
         sys.stderr.write("ottla console: stopping now\n")
     server.should_exit = True

@@ -1,7 +1,7 @@
-"""Settings as the pages show and take them: `604800000` of retention.ms is "7 days", and "7 days" is 604800000.
+"""Settings as the pages show and read them: `604800000` of retention.ms is "7 days", and "7 days" is 604800000.
 
-The unit is the end of a setting's name, as Kafka names its settings: `.ms`, `.bytes`. A text that is no number with a unit goes to the
-broker as it is, which knows what it takes.
+The unit is the end of a setting's name, as Kafka names its settings: `.ms`, `.bytes`. A text that is no number with a unit goes
+unchanged to the broker, which checks it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ottla.server.config.resource_configs import TOPIC_CONFIGS
 SENTENCE_CHARS_MAX = 220
 DOCUMENTATION_CHARS_MAX = 4_000
 SETTINGS_MAX = 100
-#: Settings that the form of a new topic has a field for: what most topics differ in.
+#: The form of a new topic has a field for each of these settings, in which most topics differ.
 COMMON = (
     "cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas", "max.message.bytes", "compression.type",
 )  # fmt: skip
-#: Settings of tiered storage (KIP-405), which Ottla does not have and few clusters use.
+#: Settings of tiered storage (KIP-405), which few clusters use.
 _TIERED = ("remote.", "local.retention.")
 _SPANS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000), ("ms", 1))
 _MS = {
@@ -39,7 +39,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 class SettingRow(NamedTuple):
-    """A setting of a topic: its value, the value in a unit that people read, where it comes from, and what it would be without it."""
+    """A setting of a topic: its value, that value in a readable unit, its source, and the value that it would have without it."""
 
     name: str
     value: str | None
@@ -48,7 +48,7 @@ class SettingRow(NamedTuple):
     is_default: bool
     is_own: bool
     read_only: bool
-    #: Each level below: its name, and the value there with the one that people read.
+    #: The levels below: for each its name, and its value there with the readable one.
     below: list[tuple[str, str | None, str | None]]
     sentence: str
     documentation: str
@@ -85,12 +85,12 @@ def setting_rows(entries: Iterable[Any]) -> list[SettingRow]:
 
 
 def common() -> list[tuple[str, str]]:
-    """Return the settings that the form of a new topic has fields for, each with its sentence."""
+    """Return the settings for which the form of a new topic has fields, each with its explanation."""
     return [(name, sentence(TOPIC_CONFIGS[name].doc)) for name in COMMON]
 
 
 def human(name: str, value: str | None) -> str | None:
-    """Return a value in the unit of its name as people read it; None if that says no more than the value does."""
+    """Return a value in the unit of its name, in readable form; None if that adds nothing to the value."""
     if value is None or not re.fullmatch(r"-?\d{1,19}", value):
         return None
     number = int(value)
@@ -123,7 +123,7 @@ def raw(name: str, text: str) -> str:
     """Return the value that a broker takes for a text with a unit: "7 days" → "604800000". Any other text stays as it is.
 
     Raises:
-        Failure: the unit is none of the setting's.
+        Failure: the setting cannot have this unit.
     """
     found = _NUMBER.fullmatch(text.strip())
     units = _MS if name.endswith(".ms") else _BYTES if name.endswith(".bytes") else None
@@ -141,10 +141,10 @@ def raw(name: str, text: str) -> str:
 
 
 def read_lines(text: str) -> dict[str, str]:
-    """Return the settings of lines NAME=VALUE.
+    """Return the settings in lines NAME=VALUE.
 
     Raises:
-        Failure: a line is none, or there are too many.
+        Failure: a line has another form, or there are too many.
     """
     found: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -158,7 +158,7 @@ def read_lines(text: str) -> dict[str, str]:
 
 
 def sentence(documentation: str) -> str:
-    """Return the first sentence of a text, without the markup that Kafka's have."""
+    """Return the first sentence of a text, without the markup in Kafka's descriptions."""
     first = _SENTENCE_END.split(_TAG.sub("", documentation[:DOCUMENTATION_CHARS_MAX]).strip(), maxsplit=1)[0]
     text = " ".join(first.split())
     return text if len(text) <= SENTENCE_CHARS_MAX else f"{text[:SENTENCE_CHARS_MAX].rsplit(' ', 1)[0]} …"

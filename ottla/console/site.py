@@ -36,32 +36,32 @@ from ottla.console.window import Event
 log = logging.getLogger(__name__)
 
 Fields = Mapping[str, str]
-#: The name that confirms a change; of a new thing it is the one in the form.
+#: The name that a user types to confirm a change. For a new thing it comes from the form.
 Name = str | Callable[[Fields], str]
-#: What a change has done: a sentence, with the page that it leads to unless it is the usual one, or a page of its own.
+#: Makes a change. Returns a sentence about it, with the next page unless that is the usual one, or a complete page.
 Make = Callable[[ClusterClient, Fields], Awaitable["str | ChangeDone | Response"]]
-#: The page that shows why a change failed, with the form as it was.
+#: Returns the page that shows why a change failed, with the form as the user filled it in.
 Failed = Callable[[Fields, Failure], Awaitable[Response]]
 
 FOLDER = Path(__file__).parent
-#: The largest form. Most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
+#: The largest body of a form. Most have some hundred bytes; the longest are plans of 500 moves and resets of 2,000 offsets.
 FORM_BYTES_MAX = 256 * 1024
 FIELDS_MAX = 200
-#: The characters of what a change has done that are logged, and kept for the timeline.
+#: The characters of the sentence about a change that are logged, and kept for the timeline.
 NOTE_CHARS_MAX = 500
-#: A sample that is older is marked on each page.
+#: Each page marks a sample that is older than this.
 STALE_INTERVALS = 4
 
 
 class ChangeDone(NamedTuple):
-    """The sentence about a change, and the page that it leads to."""
+    """The sentence about a change, and the next page."""
 
     text: str
     back: str
 
 
 class WrongToken(Failure):
-    """A form without the token of its session."""
+    """A form that lacks the token of its session."""
 
 
 class Site:
@@ -75,7 +75,7 @@ class Site:
         menu: Sequence[tuple[str, str]],
         clusters: Sequence[str] = (),
     ) -> None:
-        """Take paths and names of the menu, and the names of all clusters of the process, for the switch between them."""
+        """Take the paths and names of the menu. `names` are those of all clusters of the process, for the switch between them."""
         self.menu = tuple(menu)
         self.clusters = tuple(clusters)
         self.options = options
@@ -85,7 +85,7 @@ class Site:
         self.move_rates = MoveRates()
         client = registry_client(options.registry, options.registry_config)
         self.decoder = None if client is None else registry_values(client)
-        # A filter looks into whole values: the page's own are cut.
+        # A filter needs complete values, while those of a page are cut.
         self._filtered = None if client is None else registry_values(client, VALUE_BYTES_MAX, cut=False)
         self.schemas = None if client is None else SchemaBrowser(client)
         self.tables = None if options.tables is None else TableBrowser(options.tables)
@@ -96,7 +96,7 @@ class Site:
 
     @property
     def decode(self) -> Decode | None:
-        """Return what decodes values for a filter, None without a registry."""
+        """Return the function that decodes values for a filter, or None without a registry."""
         return None if self._filtered is None else self._filtered.decode_for_filter
 
     async def close(self) -> None:
@@ -106,7 +106,7 @@ class Site:
                 await each.close()
 
     def render(self, request: Request, template: str, status: int = 200, **context: Any) -> Response:
-        """Return a page. A request of htmx gets the part of the page that changes by itself."""
+        """Return a page. A request from htmx gets only the part of the page that changes by itself."""
         root = root_of(request)
         text = self._templates.get_template(template).render(
             root=root,
@@ -133,19 +133,19 @@ class Site:
         return str(self._templates.get_template(template).render(query=links, **context))
 
     def sample_age(self) -> float | None:
-        """Return the seconds since the last sample if that is too long; None if the newest one is there."""
+        """Return the seconds since the last sample if they are too many, or else None."""
         if self.sampler.sampled_s is None:
             return None
         age = time.monotonic() - self.sampler.sampled_s
         return age if age > STALE_INTERVALS * self.sampler.interval_s or self.sampler.problem else None
 
     def problem(self, request: Request, fault: Failure, status: int = 422) -> Response:
-        """Return the page of what did not work."""
+        """Return the page about a failure."""
         status = 403 if isinstance(fault, WrongToken) else status
         return self.render(request, "problem.html", status, cause=fault.cause, hint=remedy_of(fault))
 
     async def snapshot_with(self, topic: str) -> ConsoleSnapshot | None:
-        """Return the newest sample. If it lacks a topic, which may have just been made, that is one that begins now."""
+        """Return the newest sample. If it lacks a topic, which may be new, wait for a sample that begins now."""
         if self.sampler.snapshot is not None and topic not in self.sampler.snapshot.topics:
             await self.sampler.newer(LIMIT_S)
         return self.sampler.snapshot
@@ -154,7 +154,7 @@ class Site:
         return self.problem(request, Failure(f"there is no {what}", "it may have been deleted"), 404)
 
     def missing_place(self, request: Request, topic: str, partition: int | None = None) -> Response | None:
-        """Return the page that says that the newest sample lacks the topic, or this partition of it; None if it has them."""
+        """Return a page which says that the newest sample lacks the topic, or this partition; None if it has them."""
         if self.sampler.snapshot is None:
             return None
         found = self.sampler.snapshot.topics.get(topic)
@@ -174,12 +174,12 @@ class Site:
             raise WrongToken("this form is not of this console", "load the page again")
 
     def user(self, request: Request) -> ConsoleUser:
-        """Return who asks, with the role that the console allows: without --allow-changes all only look."""
+        """Return the user of a request, with the role that the console allows: without --allow-changes all users may only read."""
         user: ConsoleUser = request.scope["ottla.user"]
         return user if self.options.allow_changes else user._replace(role=Role.VIEWER)
 
     def denied(self, request: Request, needed: Role) -> Response:
-        """Return the page of what the user's role does not allow."""
+        """Return the page for a request that the user's role does not allow."""
         if not self.options.allow_changes:
             fault = Failure("this console only looks", "start it with --allow-changes to change something")
         else:
@@ -191,7 +191,7 @@ class Site:
         return self.problem(request, fault, 403)
 
     def _note(self, request: Request, text: str) -> None:
-        """Log who has changed what, and show it in the timeline."""
+        """Log a change with its user, and add it to the timeline."""
         user, text = self.user(request), visible(text[:NOTE_CHARS_MAX])
         log.info("%s (%s): %s", in_one_line(user.shown), user.role.word, in_one_line(text))
         self.sampler.window.record([Event(time.time_ns() // 1_000_000, "change", user.shown, text)])
@@ -199,7 +199,8 @@ class Site:
     async def change(
         self, request: Request, names: Name | None, make: Make, back: str, failed: Failed | None = None
     ) -> Response:
-        """Make a change that a form has asked for and that the user has confirmed by typing `names`; None for what needs no name.
+        """Make a change that a form has asked for and that the user has confirmed by typing `names`; None means that no
+        confirmation is needed. `back` is the page after it.
 
         `back` is the page after it.
         """
@@ -248,7 +249,7 @@ def in_one_line(text: str) -> str:
 
 
 def root_of(request: Request) -> str:
-    """Return what comes before the paths of a cluster's pages: "/c/NAME", or nothing where there is one cluster."""
+    """Return the prefix of the paths of a cluster's pages: "/c/NAME", or nothing if there is only one cluster."""
     return str(request.scope.get("root_path", ""))
 
 
@@ -257,13 +258,13 @@ def rooted_query(root: str, path: str, /, **fields: object) -> str:
 
 
 def query(path: str, /, **fields: object) -> str:
-    """Return a link to a page with fields; those that are None or empty are left out."""
+    """Return a link to a page with fields. Fields that are None or empty are left out."""
     pairs = {name: str(value) for name, value in fields.items() if value not in (None, "")}
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
 def number(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """Return a field of the query as a number within bounds; what is no number is the default."""
+    """Return a field of the query as a number within bounds, or the default if it is no number."""
     text = request.query_params.get(name, "")
     try:
         return min(max(int(text), low), high)

@@ -1,4 +1,4 @@
-"""The cluster at one moment, and how two moments differ: the events of the timeline."""
+"""The cluster at one moment. The differences between two moments are the events of the timeline."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.protocol.replica_sets import missing_replicas, original_replicas
 
-#: More events of one kind than this are one line: when a broker dies, each of its partitions changes.
+#: More events of one kind become one line: when a broker dies, each of its partitions changes.
 SINGLE_EVENTS_MAX = 8
 
 
 class PartitionRow(NamedTuple):
-    """A partition as the metadata has it."""
+    """A partition in the metadata."""
 
     leader: int
     epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: The replicas that a reassignment is adding: they have yet to copy the records.
+    #: The replicas that a reassignment is adding: they still have to copy the records.
     adding: tuple[int, ...] = ()
 
     @property
@@ -56,7 +56,10 @@ class Broker(NamedTuple):
 
 
 class VoterRow(NamedTuple):
-    """A replica of the metadata log. Its lag is in records, `silent_ms` the time since its last Fetch: each -1 if not known."""
+    """A replica of the metadata log.
+
+    Its lag is in records, and `silent_ms` is the time since its last Fetch. -1 means not known.
+    """
 
     id: int
     is_voter: bool
@@ -65,7 +68,7 @@ class VoterRow(NamedTuple):
 
 
 class QuorumRow(NamedTuple):
-    """The metadata quorum. `leader` -1: there is none."""
+    """The metadata quorum. A `leader` of -1 means that there is none."""
 
     leader: int
     epoch: int
@@ -106,7 +109,7 @@ def snapshot_of(
     described: DescribeClusterResponse,
     quorum: PartitionDataResponse | None,
 ) -> ConsoleSnapshot:
-    """Join what four requests have answered."""
+    """Make a snapshot from the responses to four requests."""
     topics = {}
     for topic in metadata.topics:
         rows = sorted(topic.partitions, key=lambda row: row.partition_index)
@@ -147,7 +150,7 @@ def quorum_of(at_ms: int, found: PartitionDataResponse) -> QuorumRow:
 
 
 def changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> list[Event]:
-    """Return what changed: the controller, brokers, topics, leaders and ISRs."""
+    """Return the changes: of the controller, brokers, topics, leaders and ISRs."""
     events = [*_quorum_changes(before, after), *_broker_changes(before, after), *_topic_changes(before, after)]
     leaders: list[tuple[str, str]] = []
     isrs: list[tuple[str, str]] = []
@@ -173,7 +176,9 @@ def changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> list[Event]:
 def setting_changes(
     at_ms: int, place: str, before: Mapping[str, str] | None, after: Mapping[str, str]
 ) -> Iterator[Event]:
-    """Return the differences between two readings of the settings of a topic or broker; None if they were not read before."""
+    """Return the differences between two readings of the settings of a topic or broker, or None if the first reading is
+    missing.
+    """
     if before is None:
         return
     for name in sorted(before.keys() | after.keys()):

@@ -1,4 +1,4 @@
-"""Topics' tables for the pages, looked at in processes of their own: a store that hangs, or files that take a reader away, cost these.
+"""Topics' tables for the pages. Separate processes read them, because a store may hang, and files may crash a reader.
 
     question    {"location": ..., "topics": null}             one answer: the names of the topics with a table
     question    {"location": ..., "topics": [NAME ...]}       an answer for each: the table, null if there is none, or {"problem": ...}
@@ -19,17 +19,17 @@ from ottla.tables.store import StoreFailure
 from ottla.tables.table_location import TableLocation, open_store
 from ottla.tables.table_look import SeenTable, TableCounts, TableLook
 
-#: One table is looked at within this time and memory, or is shown without its numbers.
+#: A table is read within this time and memory, or else shown without its numbers.
 TABLE_S, MEMORY_BYTES_MAX = 5.0, 2 << 30
-#: How long what was seen is shown to all who look, and how many topics are looked at, in the order of their names.
+#: What was read is shown to all users for this long. At most this many topics are read, in the order of their names.
 FRESH_S, TOPICS_MAX = 5.0, 200
-#: After this many tables that ended a process the rest is not looked at.
+#: After this many tables that crashed a process, the others are not read.
 ENDED_MAX = 3
 PROBLEM_CHARS_MAX = 500
 
 
 class TableView(NamedTuple):
-    """A table on a page: what was seen of it, or why that was not possible."""
+    """A table on a page: its numbers, or why they could not be read."""
 
     topic: str
     seen: SeenTable | None
@@ -37,14 +37,14 @@ class TableView(NamedTuple):
 
 
 class TablesAt(NamedTuple):
-    """The tables at a location, and how many topics there are."""
+    """The tables at a location, and the number of topics there."""
 
     rows: list[TableView]
     topics: int
 
 
 class TableBrowser:
-    """Looks at the tables of one location."""
+    """Reads the tables of one location."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -53,7 +53,7 @@ class TableBrowser:
         self._seen_s = 0.0
 
     async def tables(self) -> TablesAt:
-        """Return the tables, seen within the last seconds.
+        """Return the tables as they were read within the last seconds.
 
         Raises:
             Failure: the location cannot be listed.
@@ -88,7 +88,7 @@ class TableBrowser:
         return TablesAt(rows, len(topics))
 
     async def _answers(self, topics: Sequence[str] | None) -> AsyncIterator[Any]:
-        """Yield the answers to a question, of as many topics as it names. Raises ProcessEnded."""
+        """Yield the answers to a question, one for each topic that it names. Raises ProcessEnded."""
         question = json.dumps({"location": self.location, "topics": topics}).encode()
         async with self._processes.taken() as process:
             await process.ask([question], TABLE_S)
@@ -97,7 +97,7 @@ class TableBrowser:
 
 
 def _views(topic: str, answer: dict[str, Any] | None) -> list[TableView]:
-    """Return the row of a table, none if there is no table yet."""
+    """Return the row of a table, or None if there is no table yet."""
     if answer is None:
         return []
     if "problem" in answer:
@@ -111,7 +111,7 @@ def _views(topic: str, answer: dict[str, Any] | None) -> list[TableView]:
 
 
 class TableAnswers:
-    """The answers to the questions of one process."""
+    """Answer the questions in one of these processes."""
 
     def __call__(self, parts: list[bytes]) -> Iterator[bytes]:
         question: dict[str, Any] = json.loads(b"".join(parts))

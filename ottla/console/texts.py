@@ -11,17 +11,17 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def count(value: float | None) -> str:
-    """1234567 → "1,234,567"."""
+    """Return 1234567 as "1,234,567"."""
     return NOT_KNOWN if value is None else f"{value:,.0f}"
 
 
 def counted(value: float | None, noun: str) -> str:
-    """1234 and "topic" → "1,234 topics"."""
+    """Return 1234 and "topic" as "1,234 topics"."""
     return f"{count(value)} {plural(value or 0, noun)}"
 
 
 def size(value: float | None) -> str:
-    """1536 → "1.5 KB"."""
+    """Return 1536 as "1.5 KB"."""
     if value is None or value < 0:
         return NOT_KNOWN
     number = float(value)
@@ -33,14 +33,14 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Return a rate; small ones have a digit behind the point."""
+    """Return a rate; a small one has a digit after the point."""
     if value is None:
         return NOT_KNOWN
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
 
 
 def duration(seconds: float | None) -> str:
-    """90 → "1 min 30 s"."""
+    """Return 90 seconds as "1 min 30 s"."""
     if seconds is None or seconds < 0:
         return NOT_KNOWN
     if seconds < 1:
@@ -56,7 +56,10 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """Return a time as ISO 8601 in UTC with milliseconds. A producer may write any number: one that is no time is shown as it is."""
+    """Return a time as ISO 8601 in UTC with milliseconds.
+
+    A producer may write any number: if it is no time, the number itself is shown.
+    """
     if timestamp_ms is None or timestamp_ms < 0:
         return NOT_KNOWN
     try:

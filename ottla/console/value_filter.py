@@ -1,8 +1,8 @@
-"""Regular expressions and JSON paths over keys and values of records, in a process whose time and memory are bounded: who looks chooses the
-expression, and who produces the values.
+"""Regular expressions and JSON paths over keys and values of records, in a process whose time and memory are bounded, because
+users choose the expressions and producers the values.
 
-Expressions are RE2's, or those of the tree's own matcher where the package google-re2 is missing; both are linear in the text. A value of
-VALUE_BYTES_MAX or more is not looked at.
+RE2 runs the expressions, or the project's own matcher if the package google-re2 is missing; both take time linear in the text.
+A value of VALUE_BYTES_MAX or more is not compared.
 
     a question of the process:    JSON {"key", "value", "path", "sizes": [[bytes of the key, bytes of the value], ...]}, and the bytes
     its answer:                   a byte for each record, YES, NO or NOT_SEEN; or "-" and why an expression is none
@@ -20,12 +20,12 @@ from ottla.registry.guarded_process import GuardedProcesses, ProcessEnded, serve
 from ottla.server.extras import Pattern, compiled
 
 ANSWER_S_MAX = 3.0
-#: The records, and their bytes, of one question.
+#: The most records, and bytes, of one question.
 RECORDS_MAX = 500
 QUESTION_BYTES_MAX = 4 * 1024 * 1024
 VALUE_BYTES_MAX = 256 * 1024
 EXPRESSION_CHARS_MAX = 500
-#: What the process may allocate: it holds one question.
+#: The memory that the process may allocate: it holds one question.
 MEMORY_BYTES_MAX = 256 * 1024 * 1024
 YES, NO, NOT_SEEN = b"+-?"
 _ABSENT = -1
@@ -33,7 +33,7 @@ _WRONG = b"!"
 
 
 class Expressions(NamedTuple):
-    """The regular expressions of key and value, and the JSON path of the value; empty ones are not asked for."""
+    """The regular expressions of key and value, and the JSON path of the value. Empty ones are not compared."""
 
     key: str = ""
     value: str = ""
@@ -43,7 +43,7 @@ class Expressions(NamedTuple):
         """Check what can be checked without the process.
 
         Raises:
-            Failure: one of them is none.
+            Failure: one of them is malformed.
         """
         if max(len(self.key), len(self.value)) > EXPRESSION_CHARS_MAX:
             raise Failure(f"a regular expression has more than {EXPRESSION_CHARS_MAX} characters", None, Kind.WRONG)
@@ -54,7 +54,7 @@ class Expressions(NamedTuple):
 
 
 class ValueFilter:
-    """One filter with its process, which is started with the first records. `close` ends it."""
+    """One filter with its process, which starts with the first records. `close` ends the process."""
 
     def __init__(self, expressions: Expressions) -> None:
         expressions.check()
@@ -107,13 +107,13 @@ def _parts(
 
 
 def _pattern(expression: str) -> Pattern:
-    """Return what finds an expression anywhere in a text.
+    """Return the pattern that finds an expression anywhere in a text.
 
     Raises:
-        Failure: it is none.
+        Failure: the expression is malformed.
     """
     try:
-        compiled(expression)  # by itself first: "a)(b" would be one within parentheses
+        compiled(expression)  # alone first: "a)(b" would be valid within the parentheses
         return compiled(f"(?s:.*)(?:{expression})(?s:.*)")
     except ValueError as fault:
         raise Failure(f"{expression[:80]!r} is no regular expression: {fault}", None, Kind.WRONG) from None
@@ -123,7 +123,7 @@ def _pattern(expression: str) -> Pattern:
 
 
 class FilterAnswers:
-    """The answers to the questions of one process, with the expressions of the last one."""
+    """Answer the questions in the process. It keeps the patterns of the last question."""
 
     def __init__(self) -> None:
         self._asked: Expressions | None = None
@@ -144,7 +144,7 @@ class FilterAnswers:
                     pair.append(data[at : at + size] if seen else None)
                     at += size if seen else 0
                 answer.append(self._verdict(pair[0], pair[1], max(sizes) >= VALUE_BYTES_MAX))
-        except (Failure, ValueError) as fault:  # ValueError: the tree's own matcher has had too much work
+        except (Failure, ValueError) as fault:  # ValueError: the project's own matcher has reached its limit of work
             yield _WRONG + str(fault).encode("utf-8", "backslashreplace")
             return
         yield bytes(answer)

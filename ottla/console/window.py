@@ -1,4 +1,4 @@
-"""The window of samples that the console keeps: series of numbers, and the events that samples differ by. Both are bounded.
+"""The window of samples that the console keeps: series of numbers, and the events between two samples. Both are bounded.
 
 A series is a ring of doubles, one for each sample. All series have the same times, so that a chart of many needs them once.
 """
@@ -14,14 +14,17 @@ from typing import NamedTuple
 SAMPLES_MAX = 360
 SERIES_MAX = 4_096
 EVENTS_MAX = 2_000
-#: The rings' memory, at most: 4,096 series of 360 doubles are 11.8 MB.
+#: The most memory of the rings: 4,096 series of 360 doubles are 11.8 MB.
 BYTES_MAX = SERIES_MAX * SAMPLES_MAX * 8
-#: A series without a number in this many samples is dropped: its topic or group is gone.
+#: A series without a number in this many samples is dropped, because its topic or group is gone.
 SILENT_SAMPLES_MAX = SAMPLES_MAX
 
 
 class Event(NamedTuple):
-    """A change between two samples. `kind` is what the timeline filters by, `place` what it happened to."""
+    """A change between two samples.
+
+    `kind` is for the filter of the timeline, and `place` is the topic, group or broker that changed.
+    """
 
     at_ms: int
     kind: str
@@ -37,7 +40,7 @@ class Chart(NamedTuple):
 
 
 class Window:
-    """The last samples by the name of their series, such as "topic/orders/records"."""
+    """The last samples, by the name of their series, such as "topic/orders/records"."""
 
     def __init__(self, samples_max: int = SAMPLES_MAX, series_max: int = SERIES_MAX) -> None:
         self._samples_max = samples_max
@@ -46,12 +49,12 @@ class Window:
         self._series: dict[str, array[float]] = {}
         self._last: dict[str, int] = {}
         self._count = 0
-        #: Series that found no room, in the last sample.
+        #: The number of series in the last sample for which there was no room.
         self.left_out = 0
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
 
     def add(self, time_s: float, values: Mapping[str, float]) -> None:
-        """Add one sample. Series that are missing in it have a gap."""
+        """Add one sample. A series that is missing in it gets a gap."""
         slot = self._count % self._samples_max
         self._times[slot] = time_s
         for ring in self._series.values():
@@ -70,7 +73,7 @@ class Window:
         self._count += 1
 
     def chart(self, names: Mapping[str, str]) -> Chart:
-        """Return the series that there are, by the label of each; `names` are series by label."""
+        """Return the existing series by their labels; `names` are series by label."""
         slots = self._slots()
         series = {
             label: [None if math.isnan(ring[slot]) else ring[slot] for slot in slots]

@@ -1,4 +1,4 @@
-"""Who may do what: access control entries and why a request is denied; and client quotas."""
+"""The page of permissions: access control entries, why a request is denied, and client quotas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import ANY, OPERATIONS
 
-#: Rows of one table.
+#: The most rows of one table.
 SHOWN_MAX = 500
 #: The fields of a link to an entry, in the order of an AccessControlEntry.
 LINK = ("type", "name", "pattern", "principal", "host", "op", "permission")
@@ -77,12 +77,14 @@ async def access(request: Request) -> Response:
 
 
 def link_of(entry: AccessControlEntry) -> dict[str, str]:
-    """Return the fields of a link to an entry: a list of entries has no ids."""
+    """Return the fields of a link to an entry. Entries have no ids, so the link has all fields."""
     return {name: str(value) for name, value in zip(LINK, entry, strict=True)}
 
 
 async def why(site: Site, fields: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return whether a user may do something, which entry decides, and which one is missing; None if that was not asked."""
+    """Return whether a user may do something, and which entry decides or is missing; None if the fields of the question are
+    empty.
+    """
     who, operation, what = (fields.get(name, "").strip() for name in ("who", "operation", "what"))
     if not who or not operation or not what:
         return None
@@ -129,7 +131,7 @@ def entry_of(fields: Mapping[str, str]) -> AccessControlEntry:
     """Return the entry of a form.
 
     Raises:
-        Failure: a field is no user, operation or resource.
+        Failure: a field has no valid user, operation or resource.
     """
     return new_entry(
         fields.get("who", "").strip(),

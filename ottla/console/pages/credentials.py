@@ -1,4 +1,7 @@
-"""Credentials that the cluster keeps: SCRAM users and delegation tokens. A secret is shown once, by the answer to the form that made it."""
+"""Credentials that the cluster keeps: SCRAM users and delegation tokens.
+
+A secret is shown only once, in the response to the form that made it.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from ottla.console.site import Site
 from ottla.console.texts import moment
 from ottla.server.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
 
-#: Rows of one table.
+#: The most rows of one table.
 SHOWN_MAX = 500
 USERS, TOKENS = "/access/users", "/access/tokens"
 PASSWORD_BYTES = 18
 HOUR_MS = 3_600_000
-#: A thousand years: more hours than that would not fit into the request.
+#: A thousand years. More hours would not fit into the request.
 HOURS_MAX = 8_766_000
-#: What confirms a token of the console's own user.
+#: The word that confirms a token of the console's own user.
 OWN = "own"
 
 
@@ -85,7 +88,7 @@ async def set_password(request: Request) -> Response:
         if mechanism not in HASHES:
             raise Failure(f"there is no mechanism {mechanism!r}", f"it is one of {', '.join(HASHES)}", Kind.WRONG)
         text = fields.get("iterations", "").strip() or str(ITERATIONS_MIN)
-        # This is checked before the password is hashed: each iteration costs the console a microsecond.
+        # Check this before the password is hashed: each iteration takes the console a microsecond.
         if not text.isdecimal() or len(text) > 9 or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
             raise Failure(f"{text!r} iterations are not from {ITERATIONS_MIN} to {ITERATIONS_MAX}", None, Kind.WRONG)
         given = fields.get("password", "")
@@ -157,7 +160,7 @@ async def expire_token(request: Request) -> Response:
 
 
 async def hmac_of(cluster: ClusterClient, token: str) -> bytes:
-    """Return the HMAC of a token, which its owner and its renewers may read; the pages do not have it.
+    """Return the HMAC of a token. Its owner and its renewers may read it, and no page shows it.
 
     Raises:
         Failure: there is no such token, or the console's user may not see it.
@@ -169,10 +172,10 @@ async def hmac_of(cluster: ClusterClient, token: str) -> bytes:
 
 
 def period_of(fields: Mapping[str, str]) -> int:
-    """Return the hours of a form in milliseconds; the broker's setting if the field is empty.
+    """Return the hours in a form as milliseconds. An empty field means the broker's setting.
 
     Raises:
-        Failure: they are no number above 0.
+        Failure: the text is no number above 0.
     """
     text = fields.get("hours", "").strip()
     try:
@@ -187,7 +190,7 @@ def period_of(fields: Mapping[str, str]) -> int:
 
 
 def secret_page(site: Site, request: Request, done: str, rows: Mapping[str, str], back: str) -> Response:
-    """Return the page with what was made: no link leads to it, and no cache keeps it."""
+    """Return the page with a new secret. No link leads to it, and no cache keeps it."""
     return site.render(request, "secret.html", done=done, rows=rows, back=back)
 
 

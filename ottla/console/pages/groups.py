@@ -24,14 +24,17 @@ from ottla.console.site import Site, number, query
 from ottla.protocol.messages.list_groups import ListedGroup
 
 ROWS_A_PAGE = 100
-#: Partitions in the table of one group; the sum of the lag has all of them.
+#: The table of one group has at most this many partitions; the sum of the lag counts all.
 PARTITIONS_SHOWN = 500
-#: Partitions of one reset.
+#: One reset has at most this many partitions.
 RESET_MAX = 2_000
 
 
 class OffsetPlace(NamedTuple):
-    """A partition of a group: its committed offset, its end, the lag, and the member that has it. None: not known."""
+    """A partition that a group consumes: the committed offset, the end, the lag, and the member that has it.
+
+    None means not known.
+    """
 
     topic: str
     partition: int
@@ -42,7 +45,7 @@ class OffsetPlace(NamedTuple):
 
 
 class DescribedGroupPage(NamedTuple):
-    """A group, and how far it is in each partition."""
+    """A group, and its position in each partition."""
 
     group: GroupDescription
     places: list[OffsetPlace]
@@ -53,7 +56,7 @@ class DescribedGroupPage(NamedTuple):
 
     @property
     def uncommitted(self) -> int:
-        """Return how many partitions have no committed offset: their records are in no lag, as in Kafka's tools."""
+        """Return how many partitions have no committed offset. As in Kafka's tools, their records do not count as lag."""
         return sum(place.committed is None for place in self.places)
 
 
@@ -105,20 +108,20 @@ async def describe(cluster: ClusterClient, name: str) -> DescribedGroupPage:
         positions = await groups.share_positions(cluster, name)
         ends = await topics.end_offsets(cluster, positions)
         rows = [
-            # -1, until something of the partition was fetched
+            # -1 as long as nothing of the partition was fetched
             OffsetPlace(*place, known(found.start_offset), ends.get(place), known(found.lag), owners.get(place))
             for place, found in sorted(positions.items())
         ]
         return DescribedGroupPage(group, rows)
     committed = await group_offsets.committed_offsets(cluster, name)
-    # A task of a streams group is no partition of a topic: who has it is in the table of members.
+    # A task of a streams group is not one partition: the table of members shows the tasks.
     places = committed.keys() | (owners.keys() if group.type != STREAMS else set())
     ends = await topics.end_offsets(cluster, places)
     return DescribedGroupPage(group, [_place(place, committed, ends, owners) for place in sorted(places)])
 
 
 def known(number: int) -> int | None:
-    """Return a number of a response in which -1 stands for: not known."""
+    """Return a number of a response, or None for -1, which means not known."""
     return None if number < 0 else number
 
 
@@ -148,7 +151,10 @@ async def group_page(request: Request) -> Response:
 
 
 async def reset(request: Request) -> Response:
-    """GET is the preview: the offset at which each partition would go on. POST sets exactly what the preview has shown."""
+    """Reset offsets.
+
+    GET shows the preview: the offset that each partition would get. POST sets exactly the offsets of the preview.
+    """
     site: Site = request.app.state.site
     name = request.query_params.get("id", "")
     if request.method == "POST":
@@ -176,7 +182,7 @@ async def plan(site: Site, name: str, topic: str, to: str) -> list[dict[str, Any
     """Return a row for each partition with its committed and its new offset.
 
     Raises:
-        Failure: `to` means no offset, or there is no such group or topic.
+        Failure: `to` stands for no offset, or there is no such group or topic.
     """
     cluster = site.access.panels
     kind = await kind_of(cluster, name)
@@ -220,7 +226,7 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
     """Return the offsets of a preview's form.
 
     Raises:
-        Failure: the text is of no preview.
+        Failure: the text does not come from a preview.
     """
     try:
         rows = json.loads(text)

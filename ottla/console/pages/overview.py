@@ -1,4 +1,4 @@
-"""The overview: brokers, controller, quorum, rates, what is wrong now and what to do; and the timeline of changes."""
+"""The overview: brokers, controller, quorum, rates, present problems with remedies, and the timeline of changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def timeline(request: Request) -> Response:
 
 
 async def chart(request: Request) -> Response:
-    """Series as JSON: `what` is the name of a chart, `of` a topic or group."""
+    """Return series as JSON. `what` is the name of a chart, `of` a topic or group."""
     site: Site = request.app.state.site
     found = chart_of(site.sampler, request.query_params.get("what", ""), request.query_params.get("of", ""))
     if found is None:
@@ -58,7 +58,7 @@ async def chart(request: Request) -> Response:
 
 
 def chart_of(sampler: Sampler, what: str, of: str) -> Chart | None:
-    """Return a chart by its name, None if there is no such one."""
+    """Return the chart with a name, or None if there is no such chart."""
     window = sampler.window
     match what:
         case "records":
@@ -76,7 +76,7 @@ def chart_of(sampler: Sampler, what: str, of: str) -> Chart | None:
 
 
 def broker_rows(sampler: Sampler) -> list[dict[str, Any]]:
-    """Return a row for each broker: what the metadata says of it, and what its admin listener does."""
+    """Return a row for each broker, from the metadata and from its admin listener."""
     snapshot = sampler.snapshot
     if snapshot is None:
         return []

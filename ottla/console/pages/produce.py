@@ -1,4 +1,7 @@
-"""Writing one record into a topic: key, value, headers and partition; bytes, JSON, a tombstone, or JSON by a schema of the registry."""
+"""Writing one record to a topic: key, value, headers and partition.
+
+Key and value are bytes, JSON, a tombstone, or JSON with a schema of the registry.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ FORM_TEXTS = {
     "hex": "bytes in hex",
     "null": "null",
 }
-#: Subjects and partitions to choose from.
+#: The page offers at most this many subjects and partitions.
 CHOICES_MAX = 500
 
 
 async def produce(request: Request) -> Response:
-    """GET is the form, POST writes its record."""
+    """Write a record. GET shows the form, POST writes its record."""
     site: Site = request.app.state.site
     name = request.path_params["name"]
 
@@ -86,7 +89,7 @@ async def _write(site: Site, cluster: ClusterClient, name: str, fields: Mapping[
     """Write the record of a form, and return its partition and its offset.
 
     Raises:
-        Failure: a field has no bytes, or the cluster does not take the record.
+        Failure: a field cannot be encoded, or the cluster rejects the record.
     """
     text = fields.get("partition", "")
     partition = number_in(text, 0, INT32_MAX) if text else None
@@ -97,7 +100,7 @@ async def _write(site: Site, cluster: ClusterClient, name: str, fields: Mapping[
     record = NewRecord(key, value, time.time_ns() // 1_000_000, headers_of(fields.get("headers", "")))
     await cluster.partitions(
         name
-    )  # a producer would make the topic, if it is gone and brokers make topics by themselves
+    )  # otherwise a producer would create the topic, if it is gone and brokers create topics automatically
     placed: list[tuple[int, int]] = []
 
     def note(partition: int, offset: int, batch: SentBatch) -> None:
@@ -114,7 +117,7 @@ async def bytes_of(site: Site, name: str, part: str, fields: Mapping[str, str]) 
     """Return the bytes of the key or the value of a form, None for null.
 
     Raises:
-        Failure: the text is not of its form.
+        Failure: the text does not have the chosen form.
     """
     form, text = fields.get(f"{part}_as", ""), fields.get(part, "").replace("\r\n", "\n")
     match form:
@@ -123,7 +126,7 @@ async def bytes_of(site: Site, name: str, part: str, fields: Mapping[str, str]) 
                 raise Failure(f"the {part} is to be null, and the form has a text for it", "empty it", Kind.WRONG)
             return None
         case "text":
-            # An empty field of a key is one that was not filled in: an empty key would send all such records to one partition.
+            # An empty field means a record without a key: with an empty key, all such records would go to one partition.
             return text.encode() if text or part == "value" else None
         case "hex":
             try:
@@ -141,7 +144,7 @@ async def bytes_of(site: Site, name: str, part: str, fields: Mapping[str, str]) 
 
 
 def json_of(part: str, text: str) -> bytes:
-    """Return the bytes of a text that has to be JSON. They are those of the text: numbers keep their digits."""
+    """Return the bytes of a text that has to be JSON. The text is not changed, so that numbers keep their digits."""
     try:
         json.loads(text, parse_int=len, parse_float=len, parse_constant=_no_constant)
     except RecursionError:
@@ -153,12 +156,12 @@ def json_of(part: str, text: str) -> bytes:
 
 
 def _no_constant(name: str) -> None:
-    """Refuse NaN and Infinity, which Python's reader takes and no other one."""
+    """Reject NaN and Infinity: Python's parser takes them, and no other one does."""
     raise json.JSONDecodeError(f"{name} is none of its values", name, 0)
 
 
 def headers_of(text: str) -> RecordHeaders:
-    """Return the headers of lines NAME=VALUE; a line without = is a header whose value is null.
+    """Return the headers in lines NAME=VALUE. A line without = is a header with the value null.
 
     Raises:
         Failure: a line has no name.

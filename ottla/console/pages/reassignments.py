@@ -1,4 +1,6 @@
-"""Reassignments: a plan with the bytes that it moves, how far moves are, their end before their time, and the throttles that they leave."""
+"""Reassignments: a plan with the bytes that it moves, the progress of moves, their cancellation, and the throttles that they
+leave behind.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,11 @@ from ottla.console.site import Site
 from ottla.protocol.errors import ErrorCode
 
 PAGE = "/reassignments"
-#: Partitions of one plan, which goes through a form.
+#: The most partitions of one plan, because a plan is a field of a form.
 PLAN_MAX = 500
-#: Moves in the table; the sums have all of them.
+#: The table has at most this many moves; the sums count all.
 MOVES_SHOWN = 200
-#: What confirms a change of all partitions.
+#: The word that confirms a change of all partitions.
 ALL, THROTTLES, LEADERS = "all", "throttles", "leaders"
 
 
@@ -53,7 +55,10 @@ class Going(NamedTuple):
 
 
 class Look(NamedTuple):
-    """All moves that go on, and the brokers that are throttled with their bytes a second. `rate`: bytes a second, None if not known."""
+    """All moves that go on, and the throttled brokers with their bytes a second.
+
+    `rate` is in bytes a second; None means not known.
+    """
 
     moves: list[Going]
     throttles: dict[int, int]
@@ -69,7 +74,7 @@ class Look(NamedTuple):
 
     @property
     def left_s(self) -> float | None:
-        """The seconds until all has moved, None if that is not known."""
+        """The seconds until all moves are done, or None if that is not known."""
         return (self.bytes - self.moved) / self.rate if self.rate else None
 
 
@@ -78,7 +83,7 @@ async def moves_page(request: Request) -> Response:
 
     async def load() -> Look:
         cluster = site.access.panels
-        await cluster.metadata([])  # the brokers that there are now
+        await cluster.metadata([])  # the brokers that exist now
         ongoing = await list_reassignments(cluster)
         left = await left_to_move(cluster, ongoing) if ongoing else {}
         moves = [
@@ -99,7 +104,7 @@ async def moves_page(request: Request) -> Response:
 
 
 async def plan_page(request: Request) -> Response:
-    """GET is the preview of a plan. POST begins exactly the moves that the preview has shown."""
+    """Plan moves and begin them. GET shows the preview of a plan. POST begins exactly the moves of the preview."""
     site: Site = request.app.state.site
     if request.method == "POST":
         return await site.change(request, lambda fields: name_of(target_of(fields)), start, PAGE)
@@ -125,7 +130,7 @@ async def plan_page(request: Request) -> Response:
 
 
 async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[PlannedMove]:
-    """Return the moves that bring topics, all of them if none is named, onto some brokers evenly, all if none is named.
+    """Return the moves that spread topics evenly over brokers. No topics means all topics, no brokers all brokers.
 
     Raises:
         Failure: there is no such topic or broker, something moves already, or the plan is too long for a form.
@@ -146,12 +151,12 @@ async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[Planne
 
 
 def target_of(fields: Mapping[str, str]) -> dict[TopicPartition, list[int]]:
-    """Return the replicas that the form of a preview has."""
+    """Return the replicas in the form of a preview."""
     return parse_moves(fields.get("plan", "").encode(), "the plan of this form")
 
 
 def name_of(places: Iterable[TopicPartition]) -> str:
-    """Return what confirms a plan: the name of its topic, or the number of its topics."""
+    """Return the word that confirms a plan: the name of its topic, or the number of its topics."""
     topics = sorted({name for name, _ in places})
     return topics[0] if len(topics) == 1 else counted(len(topics), "topic")
 
@@ -170,7 +175,7 @@ async def start(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
 
 
 async def cancel(request: Request) -> Response:
-    """Cancel the move of the partition in the link, or all moves."""
+    """Cancel the move of the partition that the link names, or all moves."""
     site: Site = request.app.state.site
     topic, partition = (request.query_params.get(name, "") for name in ("topic", "partition"))
     index = number_in(partition, 0, INT32_MAX)

@@ -29,23 +29,25 @@ log = logging.getLogger(__name__)
 
 #: The time between two messages about the progress of a scan.
 STATE_S = 0.4
-#: Records of one download, unless its link asks for fewer.
+#: A download has this many records, unless its link asks for fewer.
 DOWNLOAD_MAX = 1_000_000
 DOWNLOAD_DEFAULT = 10_000
-#: The bytes of one piece of a download.
+#: The bytes of one chunk of a download.
 PIECE_BYTES = 64 * 1024
-#: The time in one turn of the event loop for which records are made ready for a page.
+#: One turn of the event loop renders records for this long.
 VIEWED_S = 0.01
-#: A screen waits longer than a panel: it reads from the leaders of all partitions.
+#: A screen may take longer than a panel: it reads from the leaders of all partitions.
 SCREEN_LIMIT_S = 8.0
-#: A live view ends after this time with a sentence; a scan and a download have the same time, and so has a browser that reads its pieces slowly.
+#: A live view ends after this time, with a sentence about it. A scan and a download have the same limit, also if a browser
+#: reads slowly.
 STREAM_S_MAX = 3_600.0
-#: A browser has this long for what it has not read when the next piece is to be sent (64 KB wait for it at most): it holds one of few scans.
+#: A browser has this long to read the chunks before the next one (at most 64 KB wait for it): until then it keeps one of few
+#: scans.
 PIECE_S_MAX = 60.0
 
 
 def query_of(request: Request) -> Query:
-    """Return the query of a link or a form; what cannot be understood is as if it were not there."""
+    """Return the query of a link or a form. Fields that cannot be understood are ignored."""
     fields = request.query_params
     start = fields.get("from", "newest")
     partition = fields.get("partition", "")
@@ -87,7 +89,7 @@ async def records(request: Request) -> Response:
             return await reading.screen(cluster, query)
 
     began = time.monotonic()
-    # The key is what the query asks for, not the text of its link.
+    # The panel's key is the query itself, not the text of its link.
     key = ("records", replace(query, after=_places(query.after), before=_places(query.before)))
     async with site.panels.lend(key, load, SCREEN_LIMIT_S, reading.SCREEN_BYTES_MAX) as shown:
         took_s = time.monotonic() - began
@@ -104,7 +106,7 @@ def _page(
     views: Sequence[RecordView] = (),
     took_s: float = 0.0,
 ) -> Response:
-    """Return the page with a screen of records, or with none: they come as a stream."""
+    """Return the page with a screen of records. If they come as a stream, the page has none yet."""
     site: Site = request.app.state.site
     return site.render(
         request,
@@ -129,12 +131,12 @@ def _page(
 
 
 def _places(edges: Mapping[int, int] | None) -> Any:
-    """Return places that a key can have."""
+    """Return places in a form that can be hashed for a key."""
     return None if edges is None else tuple(sorted(edges.items()))
 
 
 async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> list[RecordView]:
-    """Return records as the page shows them; values of a schema registry are decoded if there is one."""
+    """Return records as the page shows them. With a schema registry, values are decoded."""
     found = list(found)
     decoded = {}
     if form == "auto" and site.decoder is not None:
@@ -143,21 +145,21 @@ async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> l
     turn_s = time.monotonic()
     for each in found:
         views.append(view_of(topic, each.partition, each.record, form, decoded))
-        if time.monotonic() - turn_s > VIEWED_S:  # a value may take milliseconds, and a screen has 500
+        if time.monotonic() - turn_s > VIEWED_S:  # decoding a value may take milliseconds, and a screen has 500
             await asyncio.sleep(0)
             turn_s = time.monotonic()
     return views
 
 
 async def stream(request: Request) -> RecordStream:
-    """Server-sent events: `rows` with the HTML of records, `state` with a sentence, and `end`."""
+    """Respond with server-sent events: `rows` with the HTML of records, `state` with a sentence, and `end`."""
     query, form = query_of(request), form_of(request)
     events = _tail(request, query, form) if query.start == "live" else _scan(request, query, form)
     return RecordStream(_until_left(request, events), "text/event-stream")
 
 
 class RecordStream:
-    """A response of pieces that ends in time, whatever the browser does: its scan is free then."""
+    """A streamed response that ends after a time, whatever the browser does. Then its scan is free for others."""
 
     def __init__(self, pieces: AsyncGenerator[str, None], kind: str, headers: Mapping[str, str] | None = None) -> None:
         self._pieces = pieces
@@ -223,7 +225,10 @@ async def _tail(request: Request, query: Query, form: str) -> AsyncGenerator[str
 
 
 async def _until_left(request: Request, events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-    """Pass events on until the browser has gone; failures are the last one. States come at most every STATE_S."""
+    """Pass events on until the browser has disconnected.
+
+    A failure becomes the last event. States are sent at most every STATE_S.
+    """
     said_s = 0.0
     try:
         async for event in events:
@@ -266,7 +271,7 @@ def _event(name: str, text: str) -> str:
 
 
 async def download(request: Request) -> RecordStream:
-    """Return all records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
+    """Return all records that match a query, as JSON lines or CSV. `ottla produce -i json` can read the JSON lines."""
     site: Site = request.app.state.site
     query = query_of(request)
     as_csv = request.query_params.get("format") == "csv"
@@ -276,7 +281,7 @@ async def download(request: Request) -> RecordStream:
     headers = {"content-disposition": f'attachment; filename="{safe}.{ending}"'}
     lines = _lines(site, query, limit, as_csv)
     try:
-        first = await anext(lines)  # a failure at the beginning has a status of its own
+        first = await anext(lines)  # a failure at the beginning gets an HTTP status
     except StopAsyncIteration:
         first = ""
     return RecordStream(_pieces(first, lines), kind, headers)

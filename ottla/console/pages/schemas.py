@@ -1,4 +1,4 @@
-"""Schemas of a registry: subjects, versions, what differs between two of them, compatibility, and where a schema is used."""
+"""Schemas of a registry: subjects, versions, differences between two versions, compatibility, and the topics that use a schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.console.schema_texts import KINDS, LEVEL_TEXTS, DiffLine, SchemaVersi
 from ottla.console.schemas import SchemaBrowser, SchemaVerdict, SubjectView
 from ottla.console.site import Site, form, number, query
 
-#: Subjects of one page; the latest version of each is asked for.
+#: One page has this many subjects. The latest version of each is requested.
 ROWS_A_PAGE = 50
 
 
@@ -69,7 +69,7 @@ async def _page(
     verdict: SchemaVerdict | None = None,
     checked: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the page of a subject, with what was found about a new text."""
+    """Return the page of a subject, with the result for a new text if there is one."""
     site: Site = request.app.state.site
     browser = _browser(site)
     subject, version = fields.get("subject", ""), number_in(fields.get("version", ""), 1, INT32_MAX)
@@ -121,7 +121,7 @@ async def diff(request: Request) -> Response:
 
 
 async def check(request: Request) -> Response:
-    """Ask whether a new text is compatible. It is a form because of its size, and changes nothing."""
+    """Check whether a new text is compatible. It is posted as a form because of its size, and changes nothing."""
     site: Site = request.app.state.site
     browser, fields = _browser(site), await form(request)
     site.check_token(request, fields)

@@ -1,6 +1,8 @@
-"""Stories on the pages of groups, partitions and transactions: what was decided last, and why, as the brokers' admin listeners show it.
+"""Stories on the pages of groups, partitions and transactions: the last decisions with their causes, from the brokers' admin
+listeners.
 
-They have the names and hosts of clients, as the page of a group does. A broker with an authorizer gives none unless its file says so.
+A story has the names and hosts of clients, as the page of a group does. A broker with an authorizer gives no story unless its
+properties file allows it.
 """
 
 from __future__ import annotations

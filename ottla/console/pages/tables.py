@@ -1,4 +1,4 @@
-"""Topics as tables: how far each is behind its log, what it has, and which records it rejects."""
+"""Topics as tables: how far each is behind its log, its contents, and the records that it rejects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ottla.console.table_process import TableView
 
 
 class TableRow(NamedTuple):
-    """A table beside its topic. `lag` is in records; None if the topic is not one of this cluster, or its end is not known."""
+    """A table beside its topic. `lag` is in records. It is None if the topic is not in this cluster, or its end is not known."""
 
     view: TableView
     lag: int | None
-    #: Partition, next offset of the table, and end of the log.
+    #: The partition, the next offset of the table, and the end of the log.
     positions: list[tuple[int, int, int | None]]
     is_foreign: bool
 

@@ -1,4 +1,4 @@
-"""Topics: sizes, rates, the picture of partitions and brokers, settings with the source of each value, and their changes."""
+"""Topics: sizes, rates, the grid of partitions and brokers, settings with the source of each value, and their changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 class TopicRow(NamedTuple):
-    """A topic in the list. `records` are the end offsets together: deleted and compacted ones count, too."""
+    """A topic in the list. `records` is the sum of the end offsets, so deleted and compacted records count, too."""
 
     name: str
     partitions: int
@@ -103,14 +103,18 @@ def rows_of(sampler: Sampler, snapshot: ConsoleSnapshot) -> list[TopicRow]:
 
 
 class Starts(NamedTuple):
-    """The first offset of each partition, and the first one on its leader's disk: they differ with remote storage (KIP-405)."""
+    """The log start offset of each partition, and the first offset on its leader's disk: they differ with remote storage
+    (KIP-405).
+    """
 
     first: dict[int, int]
     on_disk: dict[int, int]
 
 
 class Cell(NamedTuple):
-    """A partition's replica on a broker: leader, in-sync, behind, adding (a reassignment copies it) or offline; its bytes, None if they are not known."""
+    """A partition's replica on a broker: leader, in-sync, behind, adding (a reassignment copies it) or offline; and its bytes,
+    None if they are not known.
+    """
 
     state: str
     bytes: int | None
@@ -198,7 +202,7 @@ async def topic_settings(request: Request) -> Response:
         shown=shown,
         changed=changed,
         edit=request.query_params.get("edit", ""),
-        # One that is set has an effect, or is a mistake that has to be seen.
+        # A setting of tiered storage that is set has an effect, or is a mistake: it is shown among the others.
         main=[row for row in rows if row.is_own or not row.is_tiered],
         tiered=[row for row in rows if row.is_tiered and not row.is_own],
     )

@@ -1,4 +1,4 @@
-"""Transactions: which are open, for how long, on which partitions; and their abort."""
+"""Transactions: those that are open, how long, and on which partitions; and how to abort them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ottla.client.cluster import ClusterClient
 from ottla.console.pages.stories import of_transaction
 from ottla.console.site import Site
 
-#: Transactions whose start is looked up; there may be a transactional id for each of many tasks.
+#: The start is looked up for this many transactions: each of many tasks may have its own transactional id.
 DESCRIBED_MAX = 300
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 class Row(NamedTuple):
-    """A transactional id. `open_s` is how long its transaction is open, None if none is."""
+    """A transactional id. `open_s` is how long its transaction has been open, or None if none is open."""
 
     transactional_id: str
     state: str
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
     @property
     def is_overdue(self) -> bool:
-        """Return whether the coordinator should have aborted it by now."""
+        """Return whether the coordinator should already have aborted it."""
         return self.open_s is not None and self.timeout_ms is not None and self.open_s * 1000 > self.timeout_ms
 
 
