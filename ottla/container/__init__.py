@@ -1,1 +1,1 @@
-"""The entry point of the container image: what other Kafka images understand as environment, understood here too."""
+"""The entry point of the container image. It understands the environment variables of other Kafka images."""

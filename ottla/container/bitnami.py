@@ -1,7 +1,7 @@
 """The environment of the bitnami image: KAFKA_CFG_<NAME> is a property with dots for underscores, and no rule for others.
 
-Some thirty old names without CFG are aliases. A mounted server.properties switches all of it off. SASL users and TLS
-stores have variables of their own, out of which properties are made per listener.
+Some thirty old names without CFG are aliases. With a mounted server.properties no variable counts. SASL users and TLS stores
+have their own variables, from which properties are made for each listener.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.container.settings import ContainerError, Environment, ReadFile, Reso
 BITNAMI = "bitnami/kafka"
 PREFIX = "KAFKA_CFG_"
 
-#: Old variables without CFG: KAFKA_NODE_ID is the property node.id, as KAFKA_CFG_NODE_ID is.
+#: Old variables without CFG: KAFKA_NODE_ID stands for the property node.id, as KAFKA_CFG_NODE_ID does.
 SAME_NAME_ALIASES = (
     "ADVERTISED_LISTENERS", "BROKER_ID", "NODE_ID", "CONTROLLER_QUORUM_VOTERS", "PROCESS_ROLES", "DEFAULT_REPLICATION_FACTOR",
     "DELETE_TOPIC_ENABLE", "INTER_BROKER_LISTENER_NAME", "LISTENERS", "LISTENER_SECURITY_PROTOCOL_MAP", "LOG_DIRS",
@@ -33,7 +33,8 @@ OTHER_ALIASES = {
 }
 ALIASES = {f"KAFKA_{name}": name for name in SAME_NAME_ALIASES} | OTHER_ALIASES
 
-#: The variables that may be given as <NAME>_FILE. KAFKA_TLS_TRUSTSTORE_FILE is a path itself, hence TRUSTSTORE_FILE_FILE.
+#: The variables that may be given as <NAME>_FILE. KAFKA_TLS_TRUSTSTORE_FILE is itself a path, so its file is
+#: TRUSTSTORE_FILE_FILE.
 FILE_VARIABLES = (
     "KAFKA_CLUSTER_ID", "KAFKA_INITIAL_CONTROLLERS", "KAFKA_SKIP_KRAFT_STORAGE_INIT", "KAFKA_CFG_SASL_ENABLED_MECHANISMS",
     "KAFKA_CLIENT_LISTENER_NAME", "KAFKA_OPTS", "KAFKA_INTER_BROKER_USER", "KAFKA_INTER_BROKER_PASSWORD", "KAFKA_CONTROLLER_USER",
@@ -47,13 +48,15 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 DEFAULT_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 YES = frozenset({"yes", "true", "1"})
 FORMAT_EMPTY = "ottla.format.empty.directories"
-#: The directory in which users mount certificates, unless they mount over the image's own directory.
+#: Users mount certificates in this directory, unless they mount over the image's own directory.
 MOUNTED_CERTIFICATES = "/bitnami/kafka/config/certs"
 _LIST = re.compile(r"[,;]")
 
 
 def property_name(variable: str) -> str:
     """Return the property of a variable.
+
+    KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: only the two names with an underscore that Kafka has keep it.
 
     KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: the two names with an underscore that Kafka has are repaired, no others.
     """
@@ -64,7 +67,9 @@ def property_name(variable: str) -> str:
 
 
 def with_aliases(environment: Environment) -> dict[str, tuple[str, str]]:
-    """Return for each KAFKA_CFG_ variable its value and the variable it was given as.
+    """Return for each KAFKA_CFG_ variable its value, and the variable that gave it.
+
+    As in that image, an alias wins over the name it stands for.
 
     An alias wins over the name it stands for, as there.
     """
@@ -97,14 +102,14 @@ def listed(text: str) -> list[str]:
 
 
 def _listener_protocols(resolution: Resolution) -> dict[str, str]:
-    """Return the listeners that the protocol map names."""
+    """Return the listeners in the protocol map."""
     text = resolution.get("listener.security.protocol.map") or ""
     pairs = (entry.partition(":") for entry in text.split(",") if ":" in entry)
     return {name.strip(): protocol.strip().upper() for name, _, protocol in pairs}
 
 
 def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[str, str]) -> None:
-    """Set, per listener and mechanism, the users that the image's variables name."""
+    """Set the users from the image's variables, for each listener and mechanism."""
     resolution.set_default("sasl.enabled.mechanisms", DEFAULT_MECHANISMS, f"{BITNAMI} default")
     users = listed(environment.get("KAFKA_CLIENT_USERS", environment.get("KAFKA_BROKER_USER", "user")))
     passwords = listed(environment.get("KAFKA_CLIENT_PASSWORDS", environment.get("KAFKA_BROKER_PASSWORD", "bitnami")))
@@ -129,7 +134,7 @@ def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[
     }
     mechanisms = [m.upper() for m in listed(resolution.get("sasl.enabled.mechanisms") or "")]
     if any(mechanism.startswith("SCRAM") for mechanism in mechanisms):
-        # One of that name is enough: by default clients and brokers are the same user.
+        # A user needs to be there only once: by default clients and brokers are the same user.
         resolution.users = list({user.name: user for user in (controller, inter_broker, *clients)}.values())
     for listener, protocol in protocols.items():
         if not protocol.startswith("SASL"):
@@ -158,7 +163,7 @@ def _quoted(text: str) -> str:
 
 
 def set_stores(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
-    """Keystore and truststore where that image looks for them, if a listener needs them."""
+    """Set keystore and truststore to the paths of that image, if a listener needs them."""
     text = f"{resolution.get('listeners')},{resolution.get('listener.security.protocol.map')}"
     if "SSL" not in text:
         return
@@ -171,7 +176,7 @@ def set_stores(environment: Environment, resolution: Resolution, read: ReadFile)
     if key is None or chain is None:
         resolution.set_default("ssl.keystore.location", f"{folder}/kafka.keystore.{ending}", f"{BITNAMI} default")
     else:
-        # Two files there, where Kafka's own property for a file wants both in one.
+        # That image has two files, but Kafka's property for a file expects both in one.
         resolution.set_default("ssl.keystore.key", key.decode(), f"{folder}/kafka.keystore.key")
         resolution.set_default("ssl.keystore.certificate.chain", chain.decode(), f"{folder}/kafka.keystore.pem")
     resolution.set_default("ssl.truststore.type", kind, "KAFKA_TLS_TYPE")

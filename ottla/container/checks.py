@@ -1,6 +1,6 @@
 """Checks before a node is started in a container; each failure is one line.
 
-Directories are tried by writing, addresses by binding: permissions, read-only mounts and a busy port show no other way.
+A directory is checked by writing, an address by binding: nothing else shows permissions, read-only mounts and busy ports.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def _refusal(fault: ConfigError, origin: str) -> ContainerError:
 
 
 def check_node(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
-    """Make the node without starting it: what it refuses by itself, such as a key store that cannot be read, is refused here.
+    """Make the node without starting it, so that its own errors, such as an unreadable key store, are reported here.
 
     Raises:
         ContainerError: the node would not start.
     """
-    from ottla.node.node import Node  # half of what a start imports
+    from ottla.node.node import Node  # imported late: this is half of the imports of a start
     from ottla.server.world import RealWorld
 
     async def made() -> None:
@@ -97,7 +97,7 @@ def _volume_remedy(path: str, number: int | None) -> str:
 
 
 def check_cluster_id(config: NodeConfig, resolution: Resolution) -> str | None:
-    """Return the id to start with: the one asked for, the directories', or the image's; None for a new one.
+    """Return the id to start with: the given one, or that of the directories, or the image's; None for a new one.
 
     A directory of another cluster or node is rejected, because its records belong to that one.
     """
@@ -135,7 +135,7 @@ def _meta(path: str) -> MetaProperties | None:
 
 
 def check_addresses(config: NodeConfig, resolution: Resolution) -> None:
-    """Every listener's address can be bound now, and so can the admin listener's."""
+    """Check that the address of every listener can be bound, and that of the admin listener."""
     for endpoint in config.endpoints:
         _try_to_bind(endpoint, f"listeners ({resolution.origin('listeners')})")
 

@@ -1,4 +1,4 @@
-"""The entry point's work on a real machine: read, resolve, print, check."""
+"""The work of the entry point on a real machine: it reads, resolves, prints and checks the configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PreparedStart(NamedTuple):
     log_level: str | None
     #: The cluster id is not set: the format of the directories after this step decides it.
     id_is_default: bool
-    #: The variable or the file that set each property.
+    #: The variable or file that each property comes from.
     origins: dict[str, str]
     first_start: FirstStart
     #: The environment of the scripts that users of the bitnami image mount.
@@ -47,7 +47,7 @@ class PreparedStart(NamedTuple):
 
 
 def configure(environment: Environment, dialect: str | None, root: str, say: Callable[[str], None]) -> PreparedStart:
-    """Read, resolve, print and check the configuration; only the start of the node is left.
+    """Read, resolve, print and check the configuration. Only the start of the node remains.
 
     Raises:
         ContainerError: this node cannot run.
@@ -77,7 +77,7 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     properties = resolution.properties
     if cluster_id is not None:
         properties[CLUSTER_ID] = cluster_id
-    # The images that it stands for do the same: they format at each start what is empty.
+    # The other images do the same: at each start they format empty directories.
     properties.setdefault(FORMAT_EMPTY, "true")
     return PreparedStart(
         properties,

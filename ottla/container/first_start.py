@@ -1,4 +1,6 @@
-"""The work of other images around the first start: users and voters are formatted into the directories, topics are created afterwards."""
+"""The steps of other images around the first start: users and voters are written when the directories are formatted, and topics
+are created after the start.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ SALT_BYTES = 32
 
 
 class FirstStart(NamedTuple):
-    """The work beside the start of the node itself."""
+    """The work before and after the start of the node itself."""
 
     users: Sequence[User]
     initial_controllers: str | None
     topics: ContainerSetting | None
-    #: A listener of the node that asks for neither TLS nor a login, by which topics can be created.
+    #: A listener of the node without TLS and login, through which topics can be created.
     servers: str | None
 
     def notes(self) -> Iterator[str]:
@@ -29,7 +31,7 @@ class FirstStart(NamedTuple):
 
 
 def reachable(config: NodeConfig) -> str | None:
-    """Return the address, from inside of the container, of a broker's listener that asks for nothing."""
+    """Return the address, inside the container, of a broker's listener without TLS and login."""
     for endpoint in config.broker_endpoints:
         if endpoint.security_protocol == "PLAINTEXT":
             host = "localhost" if endpoint.host in ("", "0.0.0.0", "::") else endpoint.host
@@ -38,7 +40,7 @@ def reachable(config: NodeConfig) -> str | None:
 
 
 def add_scram(users: Sequence[User], rng: Random) -> Iterator[str]:
-    """Return the arguments of --add-scram for both mechanisms. They have salted passwords, in which no character needs quotes."""
+    """Return the arguments of --add-scram for both mechanisms. They have salted passwords, whose characters need no quotes."""
     for user in users:
         for mechanism, digest in HASHES.items():
             salt = rng.randbytes(SALT_BYTES)

@@ -1,7 +1,7 @@
 """The environment of apache/kafka and confluentinc/cp-kafka: every KAFKA_<NAME> is a property.
 
 Names: `_` is a dot, `__` an underscore, `___` a dash. apache/kafka removes every "KAFKA_" from the name, cp-kafka only the
-first. Values are lines of a properties file, so backslashes escape.
+first. Values are read as in a properties file, so a backslash escapes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.server.sasl.jaas import JaasError, read_sections
 APACHE, CONFLUENT = "apache/kafka", "confluentinc/cp-kafka"
 PREFIX = "KAFKA_"
 
-#: Variables of the JVM or its scripts, which are no properties of the broker.
+#: Variables for the JVM or its scripts. They are no properties of the broker.
 NOT_PROPERTIES = frozenset(
     "KAFKA_" + name
     for name in (
@@ -23,7 +23,7 @@ NOT_PROPERTIES = frozenset(
     )
 )  # fmt: skip
 
-#: Variables whose files lie in the secrets folder, and what they are there for.
+#: Variables that name files in the secrets folder, and the purpose of the files.
 CREDENTIAL_FILES = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
@@ -34,7 +34,7 @@ CREDENTIAL_CONTENTS = {
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
 }
 CREDENTIAL_NAMES = frozenset([*CREDENTIAL_FILES, *CREDENTIAL_CONTENTS])
-#: cp-kafka ends with an error where these are set.
+#: cp-kafka ends with an error if one of these is set.
 REPLACED_NAMES = {
     "KAFKA_ADVERTISED_HOST_NAME": "KAFKA_ADVERTISED_LISTENERS",
     "KAFKA_ADVERTISED_HOST": "KAFKA_ADVERTISED_LISTENERS",
@@ -42,22 +42,25 @@ REPLACED_NAMES = {
     "KAFKA_HOST": "KAFKA_LISTENERS",
     "KAFKA_PORT": "KAFKA_LISTENERS",
 }
-#: That image requires CLUSTER_ID too. Here a directory may have been formatted before, as testcontainers does it.
+#: That image requires CLUSTER_ID too. Here it may be missing, because a directory may have been formatted before, as
+#: testcontainers does it.
 CONFLUENT_REQUIRED = ("KAFKA_PROCESS_ROLES",)
-#: The section of a JAAS file that a broker reads if there is none for the listener.
+#: A broker reads this section of a JAAS file if there is none for the listener.
 DEFAULT_SECTION = "KafkaServer"
 _LOGIN_CONFIG = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 _HOST_OF_LISTENER = re.compile(r"://[^:]*:")
 
 
 def property_name(variable: str, *, every_prefix: bool = True) -> str:
-    """KAFKA_LISTENER_NAME_SASL__SSL_SCRAM___SHA___512_X is listener.name.sasl_ssl.scram-sha-512.x."""
+    """Return the property of a variable: KAFKA_LISTENER_NAME_SASL__SSL_SCRAM___SHA___512_X is
+    listener.name.sasl_ssl.scram-sha-512.x.
+    """
     bare = variable.replace(PREFIX, "") if every_prefix else variable.removeprefix(PREFIX)
     return bare.lower().replace("_", ".").replace("...", "-").replace("..", "_")
 
 
 def map_variables(environment: Environment, resolution: Resolution, dialect: str) -> None:
-    """Every variable that is a property, in the order of their names."""
+    """Yield every variable that is a property, in the order of their names."""
     for variable in sorted(environment):
         if variable.startswith(PREFIX) and variable not in NOT_PROPERTIES and variable not in CREDENTIAL_NAMES:
             name = property_name(variable, every_prefix=dialect == APACHE)
@@ -68,7 +71,7 @@ def map_variables(environment: Environment, resolution: Resolution, dialect: str
 
 
 def derive_listeners(resolution: Resolution) -> None:
-    """The listeners of a broker whose file names none: the advertised ones' ports, on all addresses."""
+    """Set the listeners of a broker that has only advertised ones: they get the same ports, on all addresses."""
     advertised = resolution.get("advertised.listeners")
     roles = resolution.get("process.roles") or ""
     if advertised is not None and roles.strip() == "controller":
@@ -87,7 +90,8 @@ def check_confluent(environment: Environment) -> None:
     for old, new in REPLACED_NAMES.items():
         if old in environment:
             raise ContainerError(f"{old} is not supported any more", old, f"use {new} instead")
-    of_zookeepers_time = "KAFKA_ZOOKEEPER_CONNECT" in environment  # roles are made up, or it is refused, later
+    # roles are added later, or the configuration is rejected later
+    of_zookeepers_time = "KAFKA_ZOOKEEPER_CONNECT" in environment
     for variable in CONFLUENT_REQUIRED:
         if not environment.get(variable) and not of_zookeepers_time:
             raise ContainerError(f"{variable} is required", variable, "set it, for example to broker,controller")
@@ -100,7 +104,9 @@ def check_confluent(environment: Environment) -> None:
 
 
 def set_credentials(environment: Environment, resolution: Resolution, read: ReadFile, folder: str) -> None:
-    """TLS stores by file name, and their passwords by the name of the file that has them; all in the secrets folder."""
+    """Set TLS stores by file name, and their passwords by the names of the files that contain them; all are in the secrets
+    folder.
+    """
     for variable, name in CREDENTIAL_FILES.items():
         if file_name := environment.get(variable):
             resolution.set(name, f"{folder}/{file_name}", variable)

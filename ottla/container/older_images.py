@@ -1,6 +1,7 @@
-"""Images from before KRaft, or with names of their own: their variables become those of apache/kafka.
+"""Images from before KRaft, or with variables of their own: their variables are translated to those of apache/kafka.
 
-Each is known by a variable that no other image has. ZooKeeper is gone: a broker that was alone becomes its own controller.
+Each image is recognised by a variable that no other image has. ZooKeeper no longer exists: a broker that was alone becomes its
+own controller.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from ottla.container.settings import ContainerError, ContainerSetting, Environment, Resolution
 from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
 
-#: Internal topics of a cluster that may have one node.
+#: The replication of internal topics in a cluster that may have one node.
 SINGLE_COPIES = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -27,12 +28,12 @@ DEFAULT_PORT = 9092
 
 
 class OlderImage(NamedTuple):
-    """An older image: the variables by which it is known, and the names under which its other variables are read here."""
+    """An older image: the variables that it is recognised by, and the names under which its other variables are read here."""
 
     name: str
     known_by: frozenset[str]
     renamed: Mapping[str, str]
-    #: What that image has and this one does not.
+    #: Variables of that image that this image does not support.
     lacks: str = ""
     #: Whether a node without a role is broker and controller, with a listener for each.
     is_combined: bool = False
@@ -80,12 +81,12 @@ OLDER_IMAGES = (
 
 
 def older_image(environment: Environment) -> OlderImage | None:
-    """Return the image whose variables these are, if it is one of the table."""
+    """Return the image in the table that these variables belong to, if there is one."""
     return next((image for image in OLDER_IMAGES if image.known_by & environment.keys()), None)
 
 
 def renamed(environment: Environment, image: OlderImage) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment with the names of apache/kafka, and for each such variable the one that was given."""
+    """Return the environment with the names of apache/kafka, and for each translated variable the original name."""
     found, origins = dict(environment), {}
     for given, name in image.renamed.items():
         if given in environment and name not in found:
@@ -97,7 +98,7 @@ def renamed(environment: Environment, image: OlderImage) -> tuple[dict[str, str]
 
 
 def adopt(resolution: Resolution, image: OlderImage | None) -> None:
-    """Turn properties of those images and of ZooKeeper's time into those of a node of today."""
+    """Translate properties of those images and of ZooKeeper's time into today's properties."""
     _set_topics(resolution)
     _replace_authorizer(resolution)
     if image is not None:
@@ -137,7 +138,7 @@ def _replace_authorizer(resolution: Resolution) -> None:
 
 
 def _advertise(resolution: Resolution) -> None:
-    """advertised.host.name and its port, which Kafka 3.0 removed, are the address of the one listener."""
+    """Make one listener of advertised.host.name and its port, which Kafka 3.0 removed."""
     host, port = (resolution.settings.pop(name, None) for name in (ADVERTISED_HOST, ADVERTISED_PORT))
     own = resolution.settings.pop("port", None)
     if resolution.get("advertised.listeners") is not None:
@@ -152,13 +153,14 @@ def _advertise(resolution: Resolution) -> None:
 
 
 def _is_alone(resolution: Resolution, image: OlderImage | None) -> bool:
-    """Return whether this broker has no others beside it.
+    """Return whether the cluster has no other broker.
 
     Raises:
         ContainerError: there may be others, which would not find each other without ZooKeeper.
     """
     zookeeper = resolution.origin("zookeeper.connect")
-    # wurstmeister's brokers that are many have numbers, or share one service that is scaled; its examples of one have neither.
+    # A cluster of wurstmeister's brokers has numbered brokers, or one service that is scaled; its examples of a single broker
+    # have neither.
     if image is not None and resolution.get("broker.id") is None:
         return True
     if not zookeeper:

@@ -1,4 +1,4 @@
-"""Maps a container's environment and mounted files to the properties of a node. Nothing is started, written or checked here."""
+"""Maps a container's environment and mounted files to the properties of a node. It starts, writes and checks nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIALECTS: Mapping[str, str] = {"apache": APACHE, "confluent": CONFLUENT, "bitnam
 
 
 class Places(NamedTuple):
-    """The paths of one image. Users mount files and volumes there, so they are an interface."""
+    """The paths of one image. Users mount files and volumes there, so that the paths must not change."""
 
     #: A server.properties that the user mounted.
     properties: str
@@ -39,13 +39,13 @@ PLACES: Mapping[str, Places] = {
         "/bitnami/kafka/config/server.properties", "/bitnami/kafka/data", "/opt/bitnami/kafka/config/certs"
     ),
 }
-#: `configure` writes it and `launch` reads it; users like testcontainers run a step of their own between the two.
+#: `configure` writes this file and `launch` reads it: users such as testcontainers run their own step between the two.
 CONFIGURED = "/etc/kafka/kafka.properties"
 
-#: The default of apache/kafka's image: all clusters that were started without a cluster id have this one.
+#: The default of apache/kafka's image: all its clusters that were started without a cluster id have this one.
 DEFAULT_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 IMAGE_DEFAULT = "image default"
-#: Users with SCRAM credentials from the first start on, lines of name:password: for a Secret of Kubernetes.
+#: A file with lines name:password, for a Secret of Kubernetes. These users have SCRAM credentials from the first start on.
 SCRAM_USERS = "OTTLA_SCRAM_USERS"
 ADMIN_LISTENER = "ottla.admin.listener"
 DEFAULT_ADMIN_LISTENER = "0.0.0.0:9644"
@@ -63,7 +63,7 @@ PACKAGED = {
     "log.retention.hours": "168",
     **SINGLE_COPIES,
 }
-#: The part of it that the bitnami image has, which requires that roles and listeners are given.
+#: The part of it in the bitnami image, which requires roles and listeners from the user.
 BITNAMI_PACKAGED = {"num.partitions": "1", "log.retention.hours": "168", **SINGLE_COPIES}
 
 
@@ -104,7 +104,7 @@ def resolve(environment: Environment, read: ReadFile, dialect: str | None = None
 
 
 def detect(environment: Environment, read: ReadFile, dialect: str | None) -> Resolution:
-    """Return the image whose variables these are."""
+    """Return the image that these variables belong to."""
     wanted = dialect or environment.get("OTTLA_DIALECT")
     if wanted:
         if wanted not in DIALECTS:
@@ -149,7 +149,7 @@ def _set_cluster_id(environment: Environment, resolution: Resolution) -> None:
         if value := environment.get(variable, "").strip():
             resolution.cluster_id = ContainerSetting(value, variable)
             break
-    # To Kafka these two would be unknown properties; to the node, cluster.id is what it must find in its directories.
+    # Kafka would not know these two properties. To this node, cluster.id is the id that its directories must have.
     for name in ("cluster.id", "kraft.cluster.id"):
         if resolution.origin(name) in variables:
             del resolution.settings[name]
@@ -178,10 +178,10 @@ def _set_own(environment: Environment, resolution: Resolution) -> None:
 
 
 def _read_users(text: str) -> list[User]:
-    """Return the users of lines of name:password.
+    """Return the users in lines of name:password.
 
     Raises:
-        ContainerError: a line has another form. It is not repeated, because it has a password.
+        ContainerError: a line has another form. The message does not quote it, because it may have a password.
     """
     pairs = [line.strip().partition(":") for line in text.splitlines() if line.strip()]
     if not all(name and password for name, _, password in pairs):

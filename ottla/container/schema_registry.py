@@ -1,4 +1,4 @@
-"""The variables of cp-schema-registry's image as the command line of `ottla registry`. Pure.
+"""The variables of cp-schema-registry's image become the command line of `ottla registry`. It has no I/O.
 
 SCHEMA_REGISTRY_A_B is the property a.b, `__` is `_`, `___` is `-`: the names are those of Confluent's schema-registry.properties.
 """
@@ -20,7 +20,7 @@ WAIT_S = 40.0
 STORE = "kafkastore."
 SERVERS = STORE + "bootstrap.servers"
 PROTOCOL = STORE + "security.protocol"
-#: Options whose value is the property's. The first property of an option that is set counts.
+#: Options that take the value of a property. If an option has several properties, the first one that is set counts.
 OPTIONS = {
     "--topic": ("kafkastore.topic",),
     "--group": ("schema.registry.group.id", "group.id"),
@@ -30,13 +30,13 @@ OPTIONS = {
 ELIGIBLE = ("leader.eligibility", "master.eligibility")
 SCHEMES = ("inter.instance.protocol", "schema.registry.inter.instance.protocol")
 LISTENER_NAME = "inter.instance.listener.name"
-#: Files that have no property: those of `ottla registry`'s options.
+#: Files without a property: the values of options of `ottla registry`.
 FILES = {
     "OTTLA_REGISTRY_USERS": "--users",
     "OTTLA_REGISTRY_ACL": "--acl",
     "OTTLA_REGISTRY_SECRET_FILE": "--secret-file",
 }
-#: Properties that must not be passed over: their values that ask for nothing, and the remedy.
+#: Properties that must not be ignored: their harmless values, and the remedy.
 REFUSED = {
     "authentication.method": (
         ("NONE",),
@@ -51,13 +51,13 @@ REFUSED = {
 
 
 class RegistryStart(NamedTuple):
-    """How the registry is started."""
+    """The command line of a registry, and what it needs before its start."""
 
     arguments: list[str]
-    #: Properties of its connections to the brokers, for a file: passwords are among them.
+    #: Properties of its connections to the brokers. They go to a file, because passwords are among them.
     properties: dict[str, str]
     notes: list[str]
-    #: The brokers that are waited for, and how long.
+    #: The brokers that it waits for, and how long.
     servers: Sequence[tuple[str, int]]
     wait_s: float
 
@@ -66,7 +66,7 @@ def registry_start(environment: Environment) -> RegistryStart:
     """Return the command line for the variables of a container.
 
     Raises:
-        ContainerError: an instance of these variables would not be what they say.
+        ContainerError: a registry with these variables would not do what they say.
     """
     found, services = without_service_links(environment)
     given = {
@@ -104,20 +104,20 @@ def registry_start(environment: Environment) -> RegistryStart:
         notes.append(f"not known here, and not read: {', '.join(unknown)}")
     servers = []
     for server in arguments[1].split(",") if arguments[0] == "-b" else ():
-        with suppress(NoAddress):  # the registry itself refuses it
+        with suppress(NoAddress):  # the registry itself rejects it
             servers.append(parse_address(server))
     return RegistryStart(arguments, properties, notes, servers, float(wait) if wait.isdecimal() else WAIT_S)
 
 
 class _Variables:
-    """The properties that variables give, and which of them nothing has read."""
+    """The properties from variables. It knows which of them have not been read."""
 
     def __init__(self, given: dict[str, tuple[str, str]]) -> None:
         self._given = given
         self._read: set[str] = set()
 
     def first(self, *names: str) -> str | None:
-        """Return the value of the first of these properties that is set; all of them count as read."""
+        """Return the value of the first of these properties that is set. All of them count as read."""
         self._read.update(names)
         return next((self._given[name][1] for name in names if name in self._given), None)
 
@@ -125,7 +125,7 @@ class _Variables:
         return self._given[name][0] if name in self._given else PREFIX + name.upper().replace(".", "_")
 
     def below(self, prefix: str, *kinds: str) -> Iterator[tuple[str, str]]:
-        """Yield the properties of these kinds below the prefix, without it."""
+        """Yield the properties of these kinds below the prefix, with the prefix removed."""
         for name, (_, value) in self._given.items():
             bare = name.removeprefix(prefix)
             if bare != name and bare.startswith(kinds):
@@ -137,7 +137,7 @@ class _Variables:
 
 
 def _servers(given: _Variables, environment: Environment) -> list[str]:
-    """Return -b with the brokers' addresses: of those that name a protocol, the ones of kafkastore.security.protocol."""
+    """Return -b with the brokers' addresses. If they name protocols, take those with kafkastore.security.protocol."""
     text = given.first(SERVERS)
     if text is None:
         if environment.get("OTTLA_BOOTSTRAP"):
@@ -157,7 +157,7 @@ def _servers(given: _Variables, environment: Environment) -> list[str]:
 
 
 def _addresses(given: _Variables, environment: Environment) -> list[str]:
-    """Return --listen and --advertise, and for https the files of the certificate: one listener is served, over IPv4 and IPv6."""
+    """Return --listen and --advertise, and for https the files of the certificate. One listener is served, over IPv4 and IPv6."""
     variable = given.variable("listeners")
     listeners = []
     for part in filter(None, (part.strip() for part in (given.first("listeners") or LISTENERS).split(","))):

@@ -1,4 +1,4 @@
-"""Properties from the environment of a container, each with its origin, and further messages for the operator."""
+"""Properties from the environment of a container, each with its origin, and notes for the operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.server.config.key import ConfigError
 from ottla.server.config.properties_file import read_properties
 from ottla.server.config.settings import OWN_CONFIGS
 
-#: Gives the bytes of a file, or None where there is none. Mapping is pure but for this.
+#: Returns the bytes of a file, or None if it does not exist. Apart from this, the mapping has no I/O.
 ReadFile = Callable[[str], bytes | None]
 Environment = Mapping[str, str]
 
@@ -20,14 +20,14 @@ ORIGIN_COLUMN_MAX = 72
 
 
 class ContainerSetting(NamedTuple):
-    """A property's value, and where it came from: a variable, a file, or the image."""
+    """The value of a property and its origin: a variable, a file, or the image."""
 
     value: str
     origin: str
 
 
 class ContainerError(Exception):
-    """The container cannot run. Its text is one line: where, what, and the remedy."""
+    """The container cannot run. The text is one line: the place, the problem and the remedy."""
 
     def __init__(self, what: str, where: str, remedy: str) -> None:
         super().__init__(f"{where}: {what}; {remedy}" if where else f"{what}; {remedy}")
@@ -37,7 +37,7 @@ class ContainerError(Exception):
 
 
 class User(NamedTuple):
-    """A name and a password for SCRAM, to be written when the directories are formatted."""
+    """A name and a password for SCRAM, which are written when the directories are formatted."""
 
     name: str
     password: str
@@ -48,19 +48,19 @@ class User(NamedTuple):
 
 @dataclass(slots=True)
 class Resolution:
-    """The outcome of mapping. Later settings of a name win over earlier ones, as later lines of a properties file do."""
+    """The result of the mapping. A later setting of a name wins over an earlier one, as in a properties file."""
 
     dialect: str
     reason: str
     settings: dict[str, ContainerSetting] = field(default_factory=dict)
-    #: The id that was asked for, and the one to take for directories that have none yet.
+    #: The given id, and the id for directories that have none yet.
     cluster_id: ContainerSetting | None = None
     default_cluster_id: str | None = None
     notes: list[str] = field(default_factory=list)
     users: list[User] = field(default_factory=list)
-    #: The first voters of a dynamic quorum, as `kafka-storage format --initial-controllers` takes them.
+    #: The first voters of a dynamic quorum, in the form of `kafka-storage format --initial-controllers`.
     initial_controllers: str | None = None
-    #: Topics to be created once the node serves, as wurstmeister's KAFKA_CREATE_TOPICS has them.
+    #: Topics to create once the node serves, in the form of wurstmeister's KAFKA_CREATE_TOPICS.
     topics: ContainerSetting | None = None
     log_level: str | None = None
 
@@ -83,7 +83,9 @@ class Resolution:
         return {name: setting.value for name, setting in self.settings.items()}
 
     def report(self, unknown: Sequence[str]) -> Iterator[str]:
-        """Return what the entry point prints before the node's own log: all properties with their origins, without secrets."""
+        """Return the lines that the entry point prints before the node's own log: all properties with their origins, without
+        secrets.
+        """
         yield f"===> Environment as of {self.dialect} ({self.reason})"
         rows = [
             (f"{name}={_shown(name, setting.value)}", setting.origin) for name, setting in sorted(self.settings.items())
@@ -101,7 +103,7 @@ class Resolution:
 
 
 def _shown(name: str, value: str) -> str:
-    """Return the value as it may stand in a log: passwords are hidden, and so is what is not known, as Kafka does."""
+    """Return the value for a log: passwords are hidden, and so are the values of unknown properties, as in Kafka."""
     own = OWN_CONFIGS.get(name)
     hidden = is_secret(name) if own is None else own.secret
     return HIDDEN if hidden else value.replace("\n", "\\n")
@@ -111,10 +113,10 @@ def _shown(name: str, value: str) -> str:
 
 
 def read_value(where: str, text: str) -> str:
-    """Return a variable's value as a properties file has it: escapes resolved, blanks in front left out."""
+    """Return a variable's value as a properties file would have it: escapes are resolved, and blanks in front are left out."""
     if "\\" not in text and "\n" not in text:
         return text.strip()
-    # A line that ends in the middle of an escape would swallow the next property; there is none here.
+    # A line that ends in the middle of an escape would swallow the next property, so that is prevented here.
     return read_file(f"x={text}".encode(), where).get("x", "")
 
 
@@ -126,7 +128,7 @@ def read_file(data: bytes, where: str) -> dict[str, str]:
 
 
 def write_file(properties: Mapping[str, str]) -> str:
-    """Return text from which the same properties are read."""
+    """Return a text of a properties file that has the same properties."""
     import javaproperties
 
     return str(javaproperties.dumps(properties, timestamp=False))

@@ -1,4 +1,4 @@
-"""Commands in variables and mounted scripts, which other images run before the node starts."""
+"""Commands in variables, and mounted scripts: other images run them before the node starts."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Callable
 from ottla.container.bitnami import ALIASES, PREFIX
 from ottla.container.settings import ContainerError, Environment
 
-#: Variables of bitnami's images that hold a command, whose output replaces the value of the other variable.
+#: Variables of bitnami's images that hold a command. Its output becomes the value of the other variable.
 COMMANDS = {
     "KAFKA_NODE_ID_COMMAND": "KAFKA_CFG_NODE_ID",
     "KAFKA_CONTROLLER_QUORUM_VOTERS_COMMAND": "KAFKA_CFG_CONTROLLER_QUORUM_VOTERS",
     "KAFKA_BROKER_ID_COMMAND": "KAFKA_CFG_BROKER_ID",
 }
-#: The variables of wurstmeister's image: the output replaces _{HOSTNAME_COMMAND} in others, or it is the other variable's value if nothing
-#: else gives it one.
+#: Variables of wurstmeister's image that hold a command. The output replaces _{HOSTNAME_COMMAND} in others; or it becomes the
+#: other variable's value if that is not set.
 PLACEHOLDERS = {
     "HOSTNAME_COMMAND": "KAFKA_ADVERTISED_HOST_NAME",
     "PORT_COMMAND": "KAFKA_ADVERTISED_PORT",
     "BROKER_ID_COMMAND": "KAFKA_BROKER_ID",
 }
 SCRIPTS = "/docker-entrypoint-initdb.d"
-#: The mark is on the volume, because the scripts are for its first start.
+#: The mark that the scripts have run is on the volume, because they run at the volume's first start only.
 DONE = "/bitnami/kafka/.user_scripts_initialized"
 COMMAND_S_MAX = 60
 
 
 def with_commands_run(environment: Environment) -> dict[str, str]:
-    """Return the environment with the values that commands give.
+    """Return the environment with the output of commands as values.
 
     Raises:
         ContainerError: a command fails, or prints nothing.
@@ -47,7 +47,7 @@ def with_commands_run(environment: Environment) -> dict[str, str]:
 
 
 def with_placeholders_filled(environment: Environment) -> dict[str, str]:
-    """Return the environment with what wurstmeister's commands print, each of which is run only if it is needed.
+    """Return the environment with the output of wurstmeister's commands. A command is run only if its output is needed.
 
     Raises:
         ContainerError: a command fails, or prints nothing.
@@ -65,7 +65,7 @@ def with_placeholders_filled(environment: Environment) -> dict[str, str]:
 
 
 def run_scripts(root: str, environment: Environment, say: Callable[[str], None]) -> None:
-    """Every *.sh in order of names, before the volume's first start and not again.
+    """Run every *.sh in the order of names, before the volume's first start only.
 
     Raises:
         ContainerError: a script fails.
@@ -80,7 +80,8 @@ def run_scripts(root: str, environment: Environment, say: Callable[[str], None])
             continue
         say(f"===> Running {SCRIPTS}/{name}")
         path = os.path.join(folder, name)
-        # Their image sources a script that is not executable. The result is the same: its variables do not reach the node there either.
+        # Their image sources a script that is not executable. The result is the same: there, too, its variables do not reach
+        # the node.
         _run([path] if os.access(path, os.X_OK) else ["bash", path], f"{SCRIPTS}/{name}", environment, capture=False)
     os.makedirs(os.path.dirname(root + DONE), exist_ok=True)
     with open(root + DONE, "w", encoding="ascii"):

@@ -1,4 +1,4 @@
-"""Variables that are no property by themselves: references to files, those that Kubernetes adds, and those of a JVM."""
+"""Variables that are no properties themselves: references to files, variables from Kubernetes, and variables for a JVM."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ottla.container.settings import ContainerError, Environment, ReadFile
 from ottla.server.config.broker import key_of
 
 SUFFIX = "_FILE"
-#: Names that end in _FILE and are no reference to another variable.
+#: Names that end in _FILE but do not refer to another variable.
 PATHS = frozenset({"KAFKA_TLS_TRUSTSTORE_FILE"})
 
-#: The kubelet describes each Service of the namespace to each container: a Service named kafka adds KAFKA_PORT=tcp://10.0.0.1:9092,
-#: KAFKA_SERVICE_HOST, KAFKA_PORT_9092_TCP_ADDR and so on, which read as properties of a broker.
+#: The kubelet describes each Service of the namespace to each container: a Service named kafka adds
+#: KAFKA_PORT=tcp://10.0.0.1:9092, KAFKA_SERVICE_HOST, KAFKA_PORT_9092_TCP_ADDR and so on, which look like properties of a
+#: broker.
 _SERVICE_PORT = re.compile(r"(tcp|udp|sctp)://\S+")
 _OF_SERVICE = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$")
 
@@ -28,7 +29,7 @@ _MEMORY = frozenset(
 
 
 def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment with the files' contents, and for each such variable the file that it came from."""
+    """Return the environment with the files' contents, and for each such variable the file."""
     found = dict(environment)
     origins: dict[str, str] = {}
     for variable in sorted(environment):
@@ -43,16 +44,18 @@ def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], di
                 f"there is no file {path} that can be read", variable, "mount the secret there, or set the path"
             )
         del found[variable]
-        # The newline that editors put at the end is no part of a password.
+        # The newline that editors add at the end is no part of a password.
         text = data.decode("utf-8", "surrogateescape").rstrip("\r\n")
-        # Values are lines of a properties file, of which a PEM file's first line alone would be left.
+        # Values are single lines of a properties file: only the first line of a PEM file would remain.
         found[name] = text.replace("\n", "\\n")
         origins[name] = f"{variable} ({path})"
     return found, origins
 
 
 def is_reference(variable: str) -> bool:
-    """Return True if the variable names a file with the value of another one. sasl.oauthbearer.assertion.file is a property itself."""
+    """Return whether the variable names a file with the value of another variable. sasl.oauthbearer.assertion.file is itself a
+    property.
+    """
     name = variable.removesuffix(SUFFIX)
     if name == variable or variable in PATHS:
         return False
@@ -66,7 +69,7 @@ def is_reference(variable: str) -> bool:
 
 
 def without_service_links(environment: Environment) -> tuple[dict[str, str], list[str]]:
-    """Return the environment without what the kubelet added, and the names of the Services that it described."""
+    """Return the environment without the kubelet's variables, and the names of the Services in them."""
     services = [
         name.removesuffix("_PORT")
         for name, value in environment.items()
@@ -83,7 +86,7 @@ def without_service_links(environment: Environment) -> tuple[dict[str, str], lis
 
 
 def notes(environment: Environment, admin_listener: str | None) -> Iterator[str]:
-    """Yield one line for each kind of variable that a JVM would have honoured, with what to use instead."""
+    """Yield one line for each kind of variable that only a JVM reads, with what to use instead."""
     metrics = (
         f"metrics are served at http://{admin_listener}/metrics"
         if admin_listener
