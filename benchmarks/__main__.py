@@ -39,7 +39,7 @@ QUICK_WARM_SECONDS = {1: 40, 3: 60}
 STOCK_RECORDS = 1_200_000
 #: Returns a whole table with its conditions, and a short one.
 Part = Callable[[], tuple[list[str], list[str]]]
-#: The name of its rows for `--only`, and the megabytes of each topic.
+#: The name of Spark's rows for `--only`, and the megabytes of each topic.
 SPARK, SPARK_MEGABYTES = "spark", 500
 
 
@@ -65,14 +65,14 @@ def idle(servers: list[Server]) -> list[str]:
         heap = [anonymous_megabytes([pid]) for pid in server.pids]
         each = ", ".join(f"{mb:.0f}" for mb in private)
         lines.append(f"idle memory, {server.name}: private {each} MB, of it heap {max(heap):.0f} MB at most")
-        # Mapped log pages are page cache, which the kernel takes back as it does a JVM's: the goal is for what is the process's own.
+        # The goal is for private memory: mapped log pages are page cache, which the kernel takes back as it does a JVM's.
         if server.name == "ottla" and max(heap) > PRIVATE_MEGABYTES_GOAL:
             lines[-1] += f" (goal <= {PRIVATE_MEGABYTES_GOAL} MB, MISSED)"
     return lines
 
 
 def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[str], list[str]]:
-    """One table, and its short form: so many nodes of Ottla against as many of Kafka."""
+    """Run all loads on a cluster of this number of nodes, of Ottla and of Kafka; return the table and its short form."""
     rows = [row for row in ROWS[nodes] if args.only in row.name]
     if not rows:
         return [], []
@@ -102,7 +102,7 @@ def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[
 
 
 def stock_consumers(args: argparse.Namespace, with_kafka: bool) -> tuple[list[str], list[str]]:
-    """The rows that a user meets before any setting is tuned, one node each."""
+    """Return the rows that a user meets before any setting is tuned, one node each."""
     if not any(args.only in name for name in stock.CLIENTS):
         return [], []
     records, runs = (round(STOCK_RECORDS * QUICK), 1) if args.quick else (STOCK_RECORDS, args.runs)
@@ -111,7 +111,9 @@ def stock_consumers(args: argparse.Namespace, with_kafka: bool) -> tuple[list[st
 
 
 def spark_readers(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """A batch read by Spark's own source and by the connector, or why it is left out."""
+    """Measure a batch that is read by Spark's own source and by the connector; return the rows, or the reason why there are
+    none.
+    """
     if args.quick or args.only not in SPARK:
         return [], []
     lines = ["## Spark", "", *spark_source.section(SPARK_MEGABYTES, args.runs, args.out.parent), ""]
@@ -125,7 +127,7 @@ def warm_up_of(server: Server, rows: list[Row], nodes: int, is_quick: bool) -> W
 
 
 def conditions(nodes: int, runs: int, is_quick: bool, warm: dict[str, WarmUp], clock: MachineTime) -> str:
-    """What has to be known before the figures are believed."""
+    """Return the conditions of the run, which a reader has to know before he believes the figures."""
     date = time.strftime("%Y-%m-%d %H:%M")
     turns = "one short turn of each load: figures to compare, not to quote" if is_quick else f"medians of {runs} turns"
     replicas = (

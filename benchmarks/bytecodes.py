@@ -25,9 +25,9 @@ from ottla.server.clock import SystemClock
 
 TABLE = Path(__file__).with_suffix(".txt")
 HERE = str(Path(__file__).parent)
-#: A row is the median of this many calls: some have an entry of an index more, or a map of hints that is full.
+#: The number of calls whose median is a row: some calls have another entry of an index, or a map of hints that is full.
 RUNS = 15
-#: A traced loop is warm after this many: codecs are made, hints known, a session's fast path has begun.
+#: The number of calls after which a traced loop is warm: codecs are made, hints are known, a session's fast path has begun.
 WARM_UPS = 50
 TOLERANCE = 0.02
 #: The functions that are printed of each row.
@@ -100,7 +100,8 @@ def median(call: Callable[[], object]) -> Count:
 async def counts() -> dict[str, Count]:
     """Return the count of each step, by its name."""
     found = {}
-    # After a check for flushes reads ask the kernel whether the bytes are in memory, and the next append asks for room.
+    # The check for flushes is put off: after one, reads ask the kernel whether the bytes are in memory, and the next append
+    # asks for room.
     with patch("ottla.broker.scheduled_tasks.FLUSH_LOOK_MS_MAX", 3_600_000):
         async with a_node(StandingClock) as bench:
             for rows in ROWS:

@@ -46,7 +46,7 @@ GOAL_P99 = 2
 
 @dataclass
 class Due:
-    """A connection, the frame that it sends, and when the one under way was due."""
+    """A connection, the frame that it sends, and the time at which its present Produce was due."""
 
     conn: socket.socket
     frame: bytes
@@ -55,7 +55,9 @@ class Due:
 
 
 def steady(leaders: list[tuple[str, int]]) -> dict[str, float]:
-    """Sends at the rate until stdin is closed; a Produce that waits for a free connection has begun when it was due."""
+    """Send Produces at the rate until stdin is closed. The time of a Produce that waits for a free connection begins when it
+    was due.
+    """
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin, selectors.EVENT_READ)
     batch = raw.one_record_batch(os.urandom(STEADY_BYTES))
@@ -99,7 +101,7 @@ def steady(leaders: list[tuple[str, int]]) -> dict[str, float]:
 
 
 class SteadyLoad:
-    """`steady` in a process of its own."""
+    """Runs `steady` in a process of its own."""
 
     def __init__(self, leaders: list[tuple[str, int]]) -> None:
         command = [sys.executable, "-m", "benchmarks.catch_up", "--steady", json.dumps(leaders)]
@@ -111,7 +113,7 @@ class SteadyLoad:
 
 
 def create(server: Server) -> AdminClient:
-    """The third node leads nothing, so that its stop changes no leader."""
+    """Create the topics. The third node leads no partition, so that its stop changes no leader."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     ids = sorted(admin.list_topics(timeout=30).brokers)
     first, second, third = ids
@@ -125,7 +127,7 @@ def create(server: Server) -> AdminClient:
 
 
 def wait_for_replicas(admin: AdminClient, count: int) -> None:
-    """Waits until so many replicas are in sync in each partition of both topics."""
+    """Wait until `count` replicas are in sync in each partition of both topics."""
     until = time.monotonic() + AWAY_SECONDS_MAX
     while time.monotonic() < until:
         topics = admin.list_topics(timeout=30).topics
@@ -148,7 +150,7 @@ def measure(start: Callable[[int], Server], gigabytes: float) -> dict[str, Any]:
         admin = create(server)
         load = SteadyLoad(leaders(admin))
         time.sleep(BEFORE_SECONDS)
-        load.stop()  # what was measured while the servers were cold
+        load.stop()  # drop what was measured while the servers were cold
         load = SteadyLoad(leaders(admin))
         time.sleep(BEFORE_SECONDS)
         before = load.stop()

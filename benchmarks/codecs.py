@@ -51,7 +51,7 @@ def events(size: int) -> bytes:
 
 
 def streamed(data: bytes) -> bytes:
-    """Returns a zstd frame that does not state its size, as Java and librdkafka write it."""
+    """Return a zstd frame that does not state its size, as Java and librdkafka write it."""
     packer = zstandard.ZstdCompressor(level=3, write_content_size=False).compressobj()
     return packer.compress(data) + packer.flush()
 
@@ -70,7 +70,7 @@ def lz4_by_cramjam(data: bytes) -> bytes:
 
 
 def best_us(*kinds: Callable[[], object]) -> list[float]:
-    """Microseconds of CPU of one call of each."""
+    """Return the microseconds of CPU of one call of each."""
     best = [float("inf")] * len(kinds)
     for _ in range(SLICES):
         for number, call in enumerate(kinds):
@@ -110,7 +110,7 @@ def shown(microseconds: float) -> str:
 
 
 def bomb(name: str, kind: str) -> None:
-    """Prints what one bomb costs a process: the growth of its largest memory in MB, and milliseconds of CPU."""
+    """Print the cost of one bomb for a process: the growth of its largest memory in MB, and milliseconds of CPU."""
     codec = LZ4 if name == "lz4" else ZSTD
     if name == "zstd of unknown size":
         packer = zstandard.ZstdCompressor(level=3, write_content_size=False).compressobj()
@@ -120,7 +120,7 @@ def bomb(name: str, kind: str) -> None:
         packed = CODECS[codec].compress(bytes(BOMB_BYTES), CODECS[codec].level_default)
     decompress(codec, compress(codec, b"loaded"))
     with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # the peak begins again
+        file.write("5")  # resets the peak of the process's memory
     before, began = _peak_kb(), time.process_time()
     try:
         by_cramjam(codec, memoryview(packed), LIMIT_BYTES) if kind == "cramjam" else decompress(

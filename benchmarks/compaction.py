@@ -1,6 +1,6 @@
 """`python -m benchmarks.compaction [keys] [records a batch] [bytes a value]`: one pass of the log cleaner as the broker drives it.
 
-Prints the CPU seconds of the worker process, the longest step on the loop's side, and what memory the process took.
+Prints the CPU seconds of the worker process, the longest step on the loop's side, and the memory of the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def filled(directory: str, keys: int, per_batch: int, value_bytes: int) -> Log:
-    """Every key once, then each tenth again."""
+    """Return a log that has every key once, then each tenth key again."""
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=256 << 20)
     log = open_log(LogSpec(OsFiles(), Mappings(), directory, "topic", 0, bytes(16), config, now_ms=NOW_MS), clean=False)
     value = os.urandom(value_bytes)

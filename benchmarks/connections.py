@@ -37,7 +37,7 @@ SETTLE_SECONDS_MAX = 30
 
 
 def open_many(port: int, count: int) -> list[socket.socket]:
-    """Connections that have been answered once."""
+    """Open connections, each of which has been answered once, and return them."""
     made = []
     for _ in range(count):
         connection = socket.create_connection(("127.0.0.1", port))
@@ -48,7 +48,9 @@ def open_many(port: int, count: int) -> list[socket.socket]:
 
 
 def child(port: int, count: int) -> None:
-    """One of the processes that open connections: it prints its seconds, sends what it reads as a frame's beginning, and ends."""
+    """Run one of the processes that open connections: it prints its seconds, then sends its input as the beginning of a frame
+    on each connection, and ends.
+    """
     allow_files(count)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -63,7 +65,7 @@ def child(port: int, count: int) -> None:
 
 
 def flood(port: int, count: int) -> None:
-    """Requests without a pause on `count` connections, until the input ends; prints how many were answered per second."""
+    """Send requests without a pause on `count` connections until the input ends; print how many were answered per second."""
     made = open_many(port, count)
     ended = threading.Event()
     print("ready", flush=True)
@@ -79,7 +81,9 @@ def flood(port: int, count: int) -> None:
 
 
 def handshakes_until(has_ended: Callable[[], bool], address: tuple[str, int], ca: str, rate: float) -> dict[str, float]:
-    """New TLS connections at `rate` a second, each with a complete handshake and one response; how many, in how many seconds."""
+    """Make new TLS connections at `rate` a second, each with a complete handshake and one response; return their number and the
+    seconds.
+    """
     context = ssl.create_default_context(cafile=ca)
     context.check_hostname = False
     made, begin = 0, time.perf_counter()
@@ -101,7 +105,7 @@ def allow_files(count: int) -> None:
 
 
 class Children:
-    """The processes of `child`, which take each step together."""
+    """The processes of `child`. They take each step together."""
 
     def __init__(self, port: int, count: int) -> None:
         command = [sys.executable, "-m", "benchmarks.connections", "--child", str(port)]
@@ -132,7 +136,7 @@ class Children:
 
 
 def resident_mb(pid: int) -> float:
-    """Heap and stacks of the process; the kernel's buffers of its sockets are not in it."""
+    """Return the heap and the stacks of the process, without the kernel's buffers of its sockets."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Anonymous:"):
             return int(line.split()[1]) / 1024
@@ -140,7 +144,7 @@ def resident_mb(pid: int) -> float:
 
 
 def settled_mb(pid: int) -> float:
-    """The memory when it has not changed by 0.1 MB for a second."""
+    """Return the memory once it has not changed by 0.1 MB for a second."""
     end = time.monotonic() + SETTLE_SECONDS_MAX
     before, now = -1.0, resident_mb(pid)
     while abs(now - before) > 0.1 and time.monotonic() < end:
@@ -158,7 +162,7 @@ def flooding(port: int, count: int) -> subprocess.Popen[str]:
 
 
 def answered_to_active(port: int, pid: int) -> tuple[str, float]:
-    """Requests per second of busy connections, and the node's CPU microseconds for each."""
+    """Return the requests per second of busy connections, and the node's CPU microseconds for each request."""
     load = flooding(port, ACTIVE)
     begin, used = time.perf_counter(), cpu_seconds([pid])
     time.sleep(ACTIVE_SECONDS)
@@ -169,7 +173,7 @@ def answered_to_active(port: int, pid: int) -> tuple[str, float]:
 
 
 def opened_beside_a_load(port: int, count: int) -> tuple[float, str]:
-    """New connections per second, and what the load was answered per second meanwhile."""
+    """Return the new connections per second, and the requests per second of the load beside them."""
     load = flooding(port, FLOODING)
     children = Children(port, count)
     begin = time.perf_counter()

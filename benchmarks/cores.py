@@ -44,7 +44,7 @@ class Machine:
     ports: list[int]
 
     def run(self, loaded: int, seconds: float) -> tuple[list[float], float]:
-        """Loads the first brokers; returns the CPU microseconds per request of each, and of the controller."""
+        """Load the first `loaded` brokers; return the CPU microseconds per request of each, and of the controller."""
         before = [cpu_seconds([pid]) for pid in self.brokers]
         controller_before = cpu_seconds([self.controller])
         clients = [
@@ -98,7 +98,7 @@ def _client(k: int, port: int, seconds: float) -> None:
 
 
 def _stolen() -> tuple[int, int]:
-    """Ticks that the hypervisor gave to others, and all ticks."""
+    """Return the ticks that the hypervisor gave to other machines, and all ticks."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return ticks[7], sum(ticks)
 

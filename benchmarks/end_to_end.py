@@ -20,21 +20,23 @@ from typing import Any
 from benchmarks.usage import ClientTime
 
 Options = dict[str, Any]
-#: What is sent before does not count: it waits until the producer has found the leader and connected to it.
+#: The time before the first message that counts: until then the producer has found the leader and connected to it.
 WARM_SECONDS = 1.0
-#: For the consumer's first long poll, and for the last message.
+#: The time for the consumer's first long poll, and for the last message.
 SETTLE_SECONDS = 1.0
 FLUSH_SECONDS_MAX = 60
-#: The bytes beside the time of sending.
+#: The bytes of a message besides the time of its sending.
 BODY = bytes(100)
 
 
 @dataclass
 class Received:
-    """The messages in the order of their arrival, and the cores that both sides kept busy; known when it has ended."""
+    """The messages in the order of their arrival, and the cores that both sides kept busy. The fields are known when the load
+    has ended.
+    """
 
     sent: int = 0
-    #: When each was sent, in ns of the monotonic clock, which all processes of the machine share.
+    #: The time at which each was sent, in ns of the monotonic clock, which all processes of the machine share.
     sent_ns: list[int] = field(default_factory=list)
     delays_ms: list[float] = field(default_factory=list)
     cores: float = 0.0
@@ -52,7 +54,7 @@ def end_to_end(o: Options) -> dict[str, float]:
 
 
 def exchanged(o: Options, has_ended: Callable[[float], bool]) -> Received:
-    """Messages at `rate` until it has ended after so many seconds, and all that came of them."""
+    """Send messages at `rate` until `has_ended(seconds)`, and return what the consumer has received."""
     from confluent_kafka import Producer
 
     with receiving(o) as received:
@@ -63,7 +65,8 @@ def exchanged(o: Options, has_ended: Callable[[float], bool]) -> Received:
             producer.produce(o["topic"], struct.pack("q", time.perf_counter_ns()) + BODY)
             sent += 1
             producer.poll(0)
-            # Not in poll(): it rounds a timeout below a millisecond down to none, so that a loop of it keeps a core busy.
+            # Sleep here and not in poll(): it rounds a timeout below a millisecond down to 0, so that its loop would keep a
+            # core busy.
             while (wait := sent / o["rate"] - client.seconds) > 0:
                 time.sleep(wait)
         producer.flush(FLUSH_SECONDS_MAX)
@@ -74,7 +77,7 @@ def exchanged(o: Options, has_ended: Callable[[float], bool]) -> Received:
 
 @contextmanager
 def receiving(o: Options) -> Iterator[Received]:
-    """A consumer from before the first message until after the last."""
+    """Run a consumer that starts before the first message and stops after the last."""
     command = [sys.executable, "-m", "benchmarks.end_to_end", json.dumps(o)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     received = Received()
@@ -88,7 +91,7 @@ def receiving(o: Options) -> Iterator[Received]:
 
 
 def receive(o: Options) -> Received:
-    """Until standard input has a line."""
+    """Receive messages until standard input has a line."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({

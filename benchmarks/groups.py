@@ -40,9 +40,9 @@ from ottla.protocol.messages.shared_structs import TopicIdPartitions
 
 HEARTBEAT, DESCRIBE, VERSION = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, 1
 WAIT_SECONDS_MAX = 180
-#: While the topic of the groups is created, and loaded.
+#: Errors while the groups' topic is created and loaded.
 NOT_YET = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-#: Connections that are opened at a time.
+#: Limits the connections that are opened at the same time.
 OPENING = asyncio.Semaphore(100)
 
 
@@ -52,7 +52,7 @@ class Connection:
             self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def request(self, api: ApiKey, message: object, version: int = VERSION) -> Any:
-        """The response, of a version with flexible headers."""
+        """Return the response to a request of a version with flexible headers."""
         body = struct.pack(">hhih", api, version, 1, 5) + b"bench\0" + encode(message, version)
         self.writer.write(struct.pack(">i", len(body)) + body)
         size = struct.unpack(">i", await self.reader.readexactly(4))[0]
@@ -69,7 +69,7 @@ class Member(Connection):
         self.heartbeats = 0
 
     async def run(self, port: int) -> None:
-        """Joins and sends heartbeats until it is cancelled."""
+        """Join, and send heartbeats until the task is cancelled."""
         await self.open(port)
         has_changed = True
         while True:
@@ -94,7 +94,7 @@ class Member(Connection):
 
 
 async def are_stable(port: int, group_ids: list[str], members: int) -> None:
-    """Returns when the groups are Stable with so many members each."""
+    """Wait until all groups are Stable with `members` members each."""
     asking = Connection()
     await asking.open(port)
     deadline = time.monotonic() + WAIT_SECONDS_MAX
@@ -171,7 +171,7 @@ def assignment(members: int, partitions: int) -> None:
         group = ConsumerGroup("g")
         taken_ms = []
         for round_ in range(5):
-            # One more member each time, so that partitions move.
+            # each round has one more member, so that partitions move
             for n in range(members + round_):
                 value = ConsumerGroupMemberMetadataValue(
                     subscribed_topic_names=["t"], server_assignor=assignor, classic_member_metadata=None
@@ -194,7 +194,7 @@ async def measure(args: argparse.Namespace) -> None:
     try:
         node.create("many", 20)
         node.create("one", 1_000)
-        # A client that looks for a coordinator has the topic of the groups created.
+        # The search for a coordinator makes the cluster create the groups' topic.
         node.admin.describe_consumer_groups(["one"])
         await heartbeats(node, args.members, args.groups, args.seconds)
         await one_group(node, 500, 1_000)

@@ -40,7 +40,7 @@ P99_RATIO_GOAL = 2
 
 
 def hello(ca: str) -> bytes:
-    """A client's first message."""
+    """Return the first message of a client."""
     sent = ssl.MemoryBIO()
     client = ssl.create_default_context(cafile=ca).wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
     try:
@@ -51,7 +51,7 @@ def hello(ca: str) -> bytes:
 
 
 def stop_in_the_middle(port: int, ca: str, count: int) -> None:
-    """One of the processes of `stopped`: it prints a line when the server has answered, and ends with its input."""
+    """Run one of the processes of `stopped`: it prints a line when the server has answered, and ends with its input."""
     allow_files(count)
     first = hello(ca)
     made = []
@@ -66,7 +66,9 @@ def stop_in_the_middle(port: int, ca: str, count: int) -> None:
 
 
 def arrive(port: int, ca: str, rate: float) -> None:
-    """One of the processes of `arriving`: new connections until its input ends; prints how many, and in how many seconds."""
+    """Run one of the processes of `arriving`: it opens new connections until its input ends, and prints their number and the
+    seconds.
+    """
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
     print(json.dumps(handshakes_until(ended.is_set, ("127.0.0.1", port), ca, rate)), flush=True)

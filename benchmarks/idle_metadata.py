@@ -62,7 +62,7 @@ def main() -> None:
     for name, between in rows.items():
         directory = Path(tempfile.mkdtemp(prefix="ottla-idle-"))
         try:
-            # One batch less, so that the newest snapshot is as old as it becomes.
+            # One batch less than a multiple of the interval, so that the newest snapshot is as old as it can be.
             print(f"| {name} | {measure(directory, batches // between * between, between)} |", flush=True)
         finally:
             shutil.rmtree(directory)

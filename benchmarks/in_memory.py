@@ -14,7 +14,7 @@ BUILD_SECONDS_MAX = 400
 
 
 def missing() -> str | None:
-    """Build it if that was not done yet; return why it cannot be."""
+    """Build the program if necessary; return the reason if it cannot be built."""
     if shutil.which("go") is None:
         return "Go is not installed"
     if BINARY.exists() and BINARY.stat().st_mtime > max(file.stat().st_mtime for file in SOURCE.iterdir()):

@@ -24,7 +24,9 @@ NOW_MS = 1_700_000_000_000
 
 
 def grow(directory: Path, partitions: int, node_id: int = 1) -> int:
-    """A snapshot at the end of a stopped node's metadata log that has so many partitions more; how many are on this node."""
+    """Write, at the end of a stopped node's metadata log, a snapshot with this number of further partitions; return how many of
+    them have a replica on the node.
+    """
     files, endpoints = OsFiles(), (QuorumEndpoint("CONTROLLER", "127.0.0.1", 1),)
     voters = VoterSet.of([Voter(ReplicaKey(node_id), endpoints)])
     log = MetadataLog(files, str(directory), RaftConfig(node_id, b"d" * 16, "c", endpoints, voters), NOW_MS)
@@ -59,7 +61,9 @@ def _image_of(log: MetadataLog) -> MetadataImage:
 
 
 def _topics(partitions: int, node_id: int) -> Iterator[Any]:
-    """The other brokers are not registered, and this one is in no ISR, as after a fence: no election changes a partition meanwhile."""
+    """Yield the records of the topics. The other brokers are not registered, and this one is in no ISR, as after a fence: so no
+    election changes a partition meanwhile.
+    """
     brokers = [node_id, *range(1000, 1000 + BROKERS - 1)]
     for number in range(-(-partitions // PARTITIONS_OF_A_TOPIC)):
         topic_id = (number + 1).to_bytes(16, "big")

@@ -40,7 +40,7 @@ FETCH_WAIT_MS = 500
 
 
 class Stamped:
-    """A connection whose frames come with the kernel's time of their last segment, in ns of CLOCK_REALTIME."""
+    """A connection that returns each frame with the kernel's time of its last segment, in ns of CLOCK_REALTIME."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address)
@@ -49,7 +49,7 @@ class Stamped:
         self._data = b""
 
     def read(self) -> tuple[bytes, int] | None:
-        """One receive; the frame when it is whole."""
+        """Receive once; return the frame when it is complete."""
         data, controls, _, _ = self.socket.recvmsg(1 << 20, 128)
         if not data:
             raise ConnectionError("closed")
@@ -64,7 +64,7 @@ class Stamped:
         return frame, seconds * 1_000_000_000 + ns
 
 
-#: One message's parts in ms.
+#: The parts of one message's time, in ms.
 Parts: TypeAlias = dict[str, float]
 
 
@@ -111,13 +111,13 @@ def trace(address: tuple[str, int], pid: int, topic: str, seconds: float) -> lis
 
 
 def thread_times_ns(pid: int) -> tuple[int, int]:
-    """Of the process's first thread: on a core, and ready to run without one."""
+    """Return two times of the process's first thread: on a core, and ready to run without a core."""
     running, waiting, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     return int(running), int(waiting)
 
 
 def last_offset(address: tuple[str, int], topic: str) -> int:
-    """ListOffsets v1."""
+    """Return the last offset, by ListOffsets v1."""
     name = topic.encode()
     body = struct.pack(">iih", -1, 1, len(name)) + name + struct.pack(">iiq", 1, 0, -1)
     head = struct.pack(">hhih", 2, 1, 1, 5) + b"bench"
@@ -128,7 +128,7 @@ def last_offset(address: tuple[str, int], topic: str) -> int:
 
 
 def lines_of(name: str, runs: list[list[Parts]]) -> list[str]:
-    """p50 and p99 of each part by itself, and what the slowest 1 % of the messages have of each on average."""
+    """Return the p50 and the p99 of each part, and the mean of each part in the slowest 1 % of the messages."""
     messages = sorted((message for run in runs for message in run), key=lambda message: message["all"])
     slowest = messages[int(len(messages) * 0.99) :]
     lines = []

@@ -25,7 +25,7 @@ QUEUE_BACKOFF_MS = 10
 
 
 def create(o: Options) -> dict[str, float]:
-    """Creates a topic and waits until its leaders are known."""
+    """Create a topic and wait until its leaders are known."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": o["bootstrap"], **security(o)})
@@ -39,7 +39,7 @@ def create(o: Options) -> dict[str, float]:
 
 
 def security(o: Options) -> dict[str, str]:
-    """TLS with the authority of `ca`, or the client's own settings."""
+    """Return the settings for TLS with the authority of `ca`, or the client's own settings."""
     given: dict[str, str] = o.get("client", {})
     return {"security.protocol": "SSL", "ssl.ca.location": o["ca"]} if "ca" in o else given
 
@@ -82,7 +82,7 @@ def produce(o: Options) -> dict[str, float]:
 
 
 def varied(count: int) -> list[bytes]:
-    """Different values of 1,000 bytes, of which a table of columns can't make a dictionary."""
+    """Yield different values of 1,000 bytes, for which a columnar file cannot make a dictionary."""
     from benchmarks.topic_tables.kinds import json_order
 
     chance = random.Random(count)
@@ -90,7 +90,7 @@ def varied(count: int) -> list[bytes]:
 
 
 def text(size: int) -> bytes:
-    """A body that compresses as events do, to about a quarter."""
+    """Return a body that compresses as events do, to about a quarter."""
     words = "".join(
         f'{{"id":{7919 * i % 100_000},"name":"sensor-{i % 97}","value":{i * 31 % 1000}}}' for i in range(size // 30 + 1)
     )
@@ -144,7 +144,7 @@ def one_record(o: Options) -> dict[str, float]:
 
 
 def fan_out(o: Options) -> dict[str, float]:
-    """Consumers of one partition with raw sockets."""
+    """Read one partition with several consumers over raw sockets."""
     from confluent_kafka.admin import AdminClient
 
     metadata = AdminClient({"bootstrap.servers": o["bootstrap"]}).list_topics(o["topic"], 10)
@@ -153,7 +153,7 @@ def fan_out(o: Options) -> dict[str, float]:
 
 
 def java_produce(o: Options) -> dict[str, float]:
-    """kafka-producer-perf-test.sh: the Java client, as its users measure it."""
+    """Run kafka-producer-perf-test.sh, the Java client as its users measure it."""
     props = [f"bootstrap.servers={o['bootstrap']}", "acks=all", "linger.ms=5", "batch.size=65536"]
     client = ClientTime()
     line = last_line(
@@ -167,7 +167,7 @@ def java_produce(o: Options) -> dict[str, float]:
 
 
 def java_consume(o: Options) -> dict[str, float]:
-    """kafka-consumer-perf-test.sh, of the records that the producer's has written."""
+    """Run kafka-consumer-perf-test.sh on the records that the producer's run has written."""
     client = ClientTime()
     line = last_line(
         "kafka-consumer-perf-test", "--bootstrap-server", o["bootstrap"], "--topic", o["topic"], "--messages", str(o["count"]),
@@ -193,17 +193,17 @@ def last_line(tool: str, *args: str) -> str:
 
 
 def null_one_record(o: Options) -> dict[str, float]:
-    """One-record Produce to the null server at `port`."""
+    """Send Produces of one record to the null server at `port`."""
     return raw.one_in_flight([("127.0.0.1", o["port"])], "t", o["connections"], o["seconds"])
 
 
 def null_fan_out(o: Options) -> dict[str, float]:
-    """Consumers at the null server of Fetches at `port`."""
+    """Send Fetches of several consumers to the null server at `port`."""
     return raw.fan_out(("127.0.0.1", o["port"]), "t", o["connections"], o["seconds"])
 
 
 def transactions(o: Options) -> dict[str, float]:
-    """One producer, one transaction after the other, each with a record for every partition."""
+    """Run one producer with one transaction after the other, each with a record for every partition."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": o["bootstrap"], "transactional.id": o["topic"], "linger.ms": 0})

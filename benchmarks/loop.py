@@ -101,7 +101,8 @@ def controller(scale: float) -> Found:
             try:
                 admin.create_topics([NewTopic(f"n{number}", 1, 1)])[f"n{number}"].result(60)
             except KafkaException as failure:
-                if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # asked twice: the answer was lost
+                # The client sends the request again if the first response was lost.
+                if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
             found.longest_ms = max(found.longest_ms, (time.monotonic() - asked) * 1000)
         stopping.join()
@@ -217,7 +218,7 @@ def compaction(scale: float) -> Found:
     found, count = Found(), max(10_000, int(1_000_000 * scale))
     node = Node(log_cleaner_backoff_ms="500", log_cleaner_enable="true")
     try:
-        segment = max(1 << 20, int((16 << 20) * scale))  # only sealed ones are compacted
+        segment = max(1 << 20, int((16 << 20) * scale))  # only sealed segments are compacted
         node.create("t", 1, cleanup_policy="compact", segment_bytes=str(segment), min_cleanable_dirty_ratio="0.01")
         keys = count // 2
         checkpoint = next(Path(node.cluster.directory).rglob("meta.properties")).parent / "cleaner-offset-checkpoint"
@@ -273,7 +274,7 @@ def large_metadata(scale: float) -> Found:
 
 
 def healthz_ms(node: Node, node_id: int = 1) -> float:
-    """How long the answer took; -1 if there was none."""
+    """Return the time until the response of /healthz; -1 if there was none."""
     asked = time.monotonic()
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{node.admin_ports[node_id]}/healthz", timeout=60).read()

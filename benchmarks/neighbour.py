@@ -92,11 +92,11 @@ NOISES = {"producer": produce, "consumer": consume, "requests": ask}
 
 @contextmanager
 def noise(kind: str, bootstrap: str) -> Iterator[None]:
-    """A noisy client in a process of its own."""
+    """Run a noisy client in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.neighbour", "--child", kind, bootstrap]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
     try:
-        time.sleep(SETTLE_SECONDS)  # the first second's worth passes at once
+        time.sleep(SETTLE_SECONDS)  # what a quota allows in its first second passes at once
         yield
     finally:
         process.communicate("\n", timeout=60)
@@ -112,7 +112,7 @@ def set_quota(cluster: Cluster, key: str, value: float) -> None:
 
 
 def measure(kind: str, unlimited: bool, options: dict[str, Any]) -> tuple[list[float], list[float]]:
-    """Returns the p99 in ms, of each round: alone, and beside the noisy client."""
+    """Return the p99 of each round in ms: alone, and beside the noisy client."""
     alone, beside = [], []
     with Cluster(1, spoilable=False) as cluster:
         options = {**options, "bootstrap": cluster.bootstrap, "client": {"client.id": QUIET}}

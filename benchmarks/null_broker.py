@@ -1,8 +1,8 @@
 """A broker that keeps nothing, for clients of librdkafka: `python -m benchmarks.null_broker PORT`. It is the client's ceiling.
 
 A Produce is acknowledged as soon as its last byte was received, into one buffer, without a copy, a CRC or a file. A Fetch waits for
-the next Produce and gets its batch, so that a message can go from end to end. What a client reaches with it, it reaches with
-no server: where a row of `make bench` is close to that, the row measures the client.
+the next Produce and gets its batch, so that a message can go from end to end. No server lets a client be faster than this one
+does: where a row of `make bench` is close to its figure, the row measures the client.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
-#: One version of each, so that requests can be read by fixed positions; librdkafka takes zstd for a Fetch from v10 on.
+#: One version of each API, so that requests can be read by fixed positions. librdkafka accepts zstd in a Fetch from v10 on.
 VERSIONS = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 10, ApiKey.LIST_OFFSETS: 1, ApiKey.METADATA: 4, ApiKey.API_VERSIONS: 0}
 UNSUPPORTED_VERSION = 35
 PARTITIONS = 6
@@ -41,12 +41,12 @@ INT16, INT32 = Struct(">h").unpack_from, Struct(">i").unpack_from
 
 
 class Waiting:
-    """The one consumer's Fetch, and the batches that came while there was none."""
+    """The Fetch of the only consumer, and the batches that came while no Fetch waited."""
 
     def __init__(self) -> None:
         self.next_offset = 0
         self.wanted: tuple[Client, int, int, bytes, int] | None = None
-        self.batches: list[bytes] | None = None  # a list from the first Fetch on
+        self.batches: list[bytes] | None = None  # a list since the first Fetch
 
     def produced(self, batch: memoryview) -> None:
         if self.batches is None:
@@ -82,7 +82,7 @@ class Client(asyncio.BufferedProtocol):
         return self.view[self.have :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """A client may have several requests under way."""
+        """Read all complete requests in the buffer: a client may have several in flight."""
         self.have += nbytes
         begin = 0
         while self.have - begin >= 4 and self.have - begin >= (size := INT32(self.view, begin)[0] + 4):
@@ -125,7 +125,7 @@ class Client(asyncio.BufferedProtocol):
         self.write(pack(">ii", 4 + len(body), correlation_id) + body)
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Every topic that is asked for exists, and has PARTITIONS partitions."""
+        """Return each requested topic as one that exists, with PARTITIONS partitions."""
         own = {"leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
         partitions = [MetadataResponsePartition(partition_index=i, **own) for i in range(PARTITIONS)]
         topics = [MetadataResponseTopic(name=topic.name, partitions=partitions) for topic in request.topics or []]
@@ -133,7 +133,7 @@ class Client(asyncio.BufferedProtocol):
         return MetadataResponse(brokers=[broker], cluster_id="null", controller_id=1, topics=topics)
 
     def offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """The end of the one log."""
+        """Return the end of the only log."""
         [topic] = request.topics
         index, end = topic.partitions[0].partition_index, self.waiting.next_offset
         partition = ListOffsetsPartitionResponse(partition_index=index, offset=end)

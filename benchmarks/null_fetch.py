@@ -1,4 +1,4 @@
-"""The smallest server that can send fetched gigabytes: `python -m benchmarks.null_fetch` prints what one costs it, in CPU seconds.
+"""The smallest server that can send fetched gigabytes: `python -m benchmarks.null_fetch` prints the CPU seconds of a gigabyte.
 
 It answers Fetch v4 by fixed positions with 1 MB slices of a mapped file, the header and the slice in one write: no log, no
 index, no other request. The client is that of the row "20 consumers of one partition". No broker in Python can cost less.
@@ -38,7 +38,7 @@ BATCH = Struct(">qiibIhi")
 
 
 def write_slices(directory: str) -> mmap.mmap:
-    """Writes and maps the file. Slice n is one batch, of one record at offset n."""
+    """Write and map the file. Slice n is one batch, of one record at offset n."""
     body = os.urandom(SLICE_BYTES - BATCH.size)
     with tempfile.TemporaryFile(dir=directory) as file:
         for number in range(SLICES):
@@ -61,7 +61,7 @@ class Client(asyncio.BufferedProtocol):
         return self.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The client has one request in flight: each read is one frame."""
+        """Read the request: the client has one in flight, so that each read is one frame."""
         size, _, _, correlation_id, client_id_bytes = HEADER(self.buffer)
         assert size + 4 == nbytes, "half a frame"
         (offset,) = OFFSET(self.buffer, 14 + client_id_bytes + BEFORE_OFFSET)
@@ -79,8 +79,8 @@ async def serve(port: int) -> None:
 
 
 def measure(port: int, pid: int, connections: int, seconds: float) -> dict[str, float]:
-    """MB/s, and the server's CPU seconds of a GB in `cpu`."""
-    raw.fan_out(("127.0.0.1", port), TOPIC, 1, 0.3)  # the page faults of the first access
+    """Return the MB/s, and as `cpu` the server's CPU seconds of a GB."""
+    raw.fan_out(("127.0.0.1", port), TOPIC, 1, 0.3)  # takes the page faults of the first access
     before = cpu_seconds([pid])
     result = raw.fan_out(("127.0.0.1", port), TOPIC, connections, seconds)
     return result | {"cpu": (cpu_seconds([pid]) - before) / result["bytes"] * 1e9}

@@ -1,4 +1,5 @@
-"""The smallest server that can take a one-record Produce: `python -m benchmarks.null_server PORT`. What it costs, no broker in Python can save.
+"""The smallest server that can take a one-record Produce: `python -m benchmarks.null_server PORT`. No broker in Python can cost
+less.
 
 It parses Produce v7 by fixed positions, checks the CRC, copies the batch into a mapped file and answers: no errors, no other
 request, no metadata, and nothing is kept. The rows of `make bench` have its microseconds of the same minute beside them: they
@@ -58,7 +59,7 @@ class Client(asyncio.BufferedProtocol):
         return self.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The client has one request in flight, of less than BUFFER_BYTES: each read is one frame."""
+        """Read the request: the client has one in flight, of less than BUFFER_BYTES, so that each read is one frame."""
         size, _, _, correlation_id, client_id_bytes = HEADER(self.view)
         assert size + 4 == nbytes, "half a frame"
         # transactional id, acks, timeout, one topic of one letter, one partition: index and length of the records

@@ -43,7 +43,7 @@ def topics(count: int) -> dict[str, int]:
 
 
 def wait(what: str, found: Callable[[], int], wanted: int) -> float:
-    """Seconds until `found` gives `wanted`."""
+    """Wait until `found` returns `wanted`; return the seconds."""
     begin = time.monotonic()
     while (now := found()) < wanted:
         if time.monotonic() - begin > WAIT_SECONDS_MAX:
@@ -53,7 +53,9 @@ def wait(what: str, found: Callable[[], int], wanted: int) -> float:
 
 
 def in_sync(server: Server) -> Callable[[], int]:
-    """How many partitions have a leader and all their replicas in sync, as the node says that knows the fewest."""
+    """Return a function that counts the partitions with a leader and all replicas in sync, by the node that knows the
+    fewest.
+    """
     admins = [AdminClient({"bootstrap.servers": address}) for address in server.bootstrap.split(",")]
 
     def count() -> int:
@@ -81,14 +83,14 @@ def create(server: Server, count: int) -> float:
         try:
             admin.create_topics([new], request_timeout=120, operation_timeout=120)[name].result(180)
         except KafkaException as failure:
-            if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # the client asked twice
+            if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # the client has sent the request twice
                 raise
     wait("leaders", in_sync(server), count)
     return time.monotonic() - begin
 
 
 def write_to_each(server: Server, count: int) -> float:
-    """One acknowledged record in every partition, as fast as one client can."""
+    """Write one record into every partition and wait for its acknowledgement, as fast as one client can; return the seconds."""
     producer = Producer({"bootstrap.servers": server.bootstrap, "acks": "all", "linger.ms": 5})
     failed = 0
 
@@ -106,7 +108,9 @@ def write_to_each(server: Server, count: int) -> float:
 
 
 def restart(server: Server, count: int) -> tuple[float, float]:
-    """Seconds from kill -9 of one node until it is in sync everywhere again, and the CPU seconds that took all nodes."""
+    """Return the seconds from kill -9 of one node until it is in sync everywhere again, and the CPU seconds of all nodes in
+    that time.
+    """
     synced = in_sync(server)
     others = [pid for i, pid in enumerate(server.pids) if i != 1]
     before = cpu_seconds(others)

@@ -22,7 +22,7 @@ def _varint(n: int) -> bytes:
 
 
 def one_record_batch(value: bytes) -> bytes:
-    """A v2 batch of one record without a key, uncompressed."""
+    """Return a v2 batch of one record without a key, uncompressed."""
     record = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
     record = _varint(len(record)) + record
     now_ms = int(time.time() * 1000)
@@ -31,7 +31,7 @@ def one_record_batch(value: bytes) -> bytes:
 
 
 def produce_frame(topic: str, partition: int, batch: bytes, acks: int = -1) -> bytes:
-    """A whole Produce v7 frame for one partition."""
+    """Return a complete Produce v7 frame for one partition."""
     name = topic.encode()
     body = struct.pack(">hhi", -1, acks, 30_000) + struct.pack(">ih", 1, len(name)) + name
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
@@ -40,18 +40,18 @@ def produce_frame(topic: str, partition: int, batch: bytes, acks: int = -1) -> b
 
 
 def produce_error(reply: bytes, topic: str) -> int:
-    """The error code in a whole Produce v7 reply for one partition."""
+    """Return the error code in a complete Produce v7 response for one partition."""
     return int(struct.unpack_from(">h", reply, 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0])
 
 
 def first_ack(addresses: list[tuple[str, int]], topic: str, deadline: float) -> float:
-    """Sends Produce to servers that may not be up yet; returns time.monotonic() of the first acknowledgement.
+    """Send Produce to servers that may not be up yet; return time.monotonic() of the first acknowledgement.
 
     A Metadata request creates the topic; only its leader acknowledges, so the nodes are tried in turn.
     """
     frame = produce_frame(topic, 0, one_record_batch(b"first"))
     metadata = struct.pack(">hhih", 3, 4, 1, 5) + b"bench" + struct.pack(">ih", 1, len(topic)) + topic.encode() + b"\1"
-    metadata = struct.pack(">i", len(metadata)) + metadata  # v4 with auto-creation allowed
+    metadata = struct.pack(">i", len(metadata)) + metadata  # v4, which allows auto-creation
     while time.monotonic() < deadline:
         for address in addresses:
             try:
@@ -78,7 +78,7 @@ def _read_frame(conn: socket.socket) -> bytes:
 
 
 def one_in_flight(leaders: list[tuple[str, int]], topic: str, connections: int, seconds: float) -> dict[str, float]:
-    """Each connection has one Produce under way, always, to the leader of its partition; answers are counted for `seconds`."""
+    """Keep one Produce in flight on each connection, to the leader of its partition; count the responses for `seconds`."""
     selector = selectors.DefaultSelector()
     batch = one_record_batch(bytes(100))
     for i in range(connections):
@@ -120,7 +120,7 @@ FETCH_BYTES = 1 << 20
 
 
 def fetch_frame(topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> bytes:
-    """A whole Fetch v4 frame for one partition, of at most FETCH_BYTES."""
+    """Return a complete Fetch v4 frame for one partition, of at most FETCH_BYTES."""
     name = topic.encode()
     body = struct.pack(">iiiib", -1, max_wait_ms, 1, FETCH_BYTES, 0) + struct.pack(">ih", 1, len(name)) + name
     body += struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES)
@@ -129,7 +129,7 @@ def fetch_frame(topic: str, partition: int, offset: int, max_wait_ms: int = 500)
 
 
 def records_of(reply: bytearray | memoryview, topic: str) -> tuple[int, int, int]:
-    """Error code, and position and end of the record batches in a whole Fetch v4 reply."""
+    """Return the error code, and the position and end of the record batches, in a complete Fetch v4 response."""
     at = 4 + 4 + 4 + 4 + 2 + len(topic) + 4
     _, error, _, _, aborted = struct.unpack_from(">ihqqi", reply, at)
     at += 26 + 16 * max(0, aborted)
@@ -138,7 +138,7 @@ def records_of(reply: bytearray | memoryview, topic: str) -> tuple[int, int, int
 
 
 def next_offset(reply: bytearray | memoryview, position: int, end: int) -> int:
-    """The offset behind the last whole batch; -1 if there is none."""
+    """Return the offset after the last complete batch; -1 if there is none."""
     found = -1
     while end - position >= 61:
         base, length = struct.unpack_from(">qi", reply, position)
@@ -150,7 +150,9 @@ def next_offset(reply: bytearray | memoryview, position: int, end: int) -> int:
 
 
 def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: float) -> dict[str, float]:
-    """So many consumers read one partition from its beginning, again and again; nothing is decoded but the batches' headers."""
+    """Read one partition from its beginning, again and again, with `connections` consumers; only the headers of batches are
+    decoded.
+    """
     selector = selectors.DefaultSelector()
     for _ in range(connections):
         conn = socket.create_connection(leader)
@@ -176,7 +178,7 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
 
 
 class Reading:
-    """One connection and the part of a reply that has come."""
+    """A connection and the part of a response that has come."""
 
     def __init__(self, conn: socket.socket, topic: str) -> None:
         self.conn = conn
@@ -184,6 +186,6 @@ class Reading:
         self.have = 0
 
     def read(self) -> bool:
-        """One receive; True if the reply is whole."""
+        """Receive once; return True if the response is complete."""
         self.have += self.conn.recv_into(self.view[self.have :])
         return self.have >= 4 and self.have >= 4 + int(struct.unpack_from(">i", self.view)[0])

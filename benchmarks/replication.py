@@ -1,8 +1,9 @@
 """What a follower's fetch carries, and what a replicated record costs: `python -m benchmarks.replication [--turns N]`.
 
-Three nodes, replication factor 3, acks=all. So many producers each have a Produce of one record under way (benchmarks/raw.py). All
-Fetch requests that the nodes answer meanwhile are counted: those of followers, and some four a second of the quorum. The CPU time is
-that of all three nodes together. The last line is the time of a message at 500 a second, from produce() to the consumer's poll().
+Three nodes, replication factor 3, acks=all. A number of producers each have a Produce of one record under way
+(benchmarks/raw.py). All Fetch requests that the nodes answer meanwhile are counted: those of followers, and some four a second
+of the quorum. The CPU time is that of all three nodes together. The last line is the time of a message at 500 a second, from
+produce() to the consumer's poll().
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FETCHES = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="Fe
 
 
 def fetches(cluster: Cluster) -> float:
-    """Fetch requests that the nodes have answered so far."""
+    """Return the number of Fetch requests that the nodes have answered so far."""
     total = 0.0
     for node in cluster.nodes.values():
         with urllib.request.urlopen(f"http://{HOST}:{node.admin_port}/metrics", timeout=30) as answer:
@@ -36,7 +37,7 @@ def fetches(cluster: Cluster) -> float:
 
 
 def measure(cluster: Cluster, producers: int, seconds: float) -> dict[str, float]:
-    """One run with so many producers."""
+    """Measure one run with this number of producers."""
     options = {"bootstrap": cluster.bootstrap, "topic": TOPIC, "partitions": PARTITIONS, "connections": producers}
     pids = [cluster.pid(node_id) for node_id in cluster.nodes]
     clock, fetched, used = MachineTime.now(), fetches(cluster), cpu_seconds(pids)
@@ -48,7 +49,7 @@ def measure(cluster: Cluster, producers: int, seconds: float) -> dict[str, float
         "p50 ms": found["p50_ms"],
         "p99 ms": found["p99_ms"],
         "us CPU/record": used / found["requests"] * 1e6,
-        # Each follower fetches each record.
+        # multiplied, because each follower fetches each record
         "records/fetch": found["requests"] * FOLLOWERS / fetched,
         "stolen %": clock.stolen_percent(),
     }
@@ -60,7 +61,7 @@ def create(cluster: Cluster) -> None:
 
 
 def steady(cluster: Cluster) -> dict[str, float]:
-    """The time of a message at a steady rate."""
+    """Measure the time of a message at a steady rate."""
     found = run_load("end_to_end", {**STEADY, "bootstrap": cluster.bootstrap, "topic": TOPIC, "partitions": PARTITIONS})
     return {"p50 ms": found["p50_ms"], "p99 ms": found["p99_ms"]}
 

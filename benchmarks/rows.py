@@ -12,7 +12,7 @@ Samples: TypeAlias = dict[str, dict[str, list[Figures]]]
 
 @dataclass(frozen=True)
 class Row:
-    """One load: what runs, which figure is compared, and the goals (None where none is set)."""
+    """One load: the benchmark that runs, the figure that is compared, and the goals (None where none is set)."""
 
     name: str
     load: str
@@ -21,16 +21,16 @@ class Row:
     unit: str
     at_least: float | None = None
     at_most: float | None = None
-    cpu_per: str | None = None  # "GB", "request" or "transaction"; of all nodes together
+    cpu_per: str | None = None  # the unit: "GB", "request" or "transaction"; the CPU of all nodes counts
     cpu_at_most: float | None = None
-    #: The row whose topic this one reads.
+    #: The row whose topic this row reads.
     reads: str = ""
-    #: Of our CPU to that of the null server.
+    #: The goal for Ottla's CPU relative to that of the null server.
     null_at_most: float | None = None
 
     @property
     def run(self) -> str:
-        """Rows may look at two figures of one run."""
+        """Return the name of the run: several rows may show figures of one run."""
         return f"{self.load} {self.options}"
 
     @property
@@ -39,12 +39,16 @@ class Row:
 
     @property
     def is_raw(self) -> bool:
-        """Its client is raw sockets: the CPU of a server that does nothing counts, not the client's rate."""
+        """Return True if the client is raw sockets: then the CPU of a server that does nothing is compared, not the client's
+        rate.
+        """
         return self.load in ("one_record", "fan_out")
 
     @property
     def null_module(self) -> str:
-        """What takes this load in place of a server: its figure is the ceiling of the client on this machine. "": nothing does."""
+        """Return the module that takes this load in place of a server, whose figure is the ceiling of the client on this
+        machine; "" for none.
+        """
         return "" if self.options.get("tls") else NULL_MODULES.get(self.load, "")
 
 
@@ -56,7 +60,7 @@ JAVA = {"partitions": 6, "count": 1_000_000, "size": 1000}
 ONE, MANY = {"partitions": 1, "connections": 1, "seconds": 5}, {"partitions": 8, "connections": 64, "seconds": 5}
 FAN_OUT = {"connections": 20, "seconds": 5}
 STEADY = {"partitions": 1, "rate": 500, "seconds": 10}
-#: Acknowledged by all of three replicas, of which two must be in sync.
+#: Settings of topics whose records are acknowledged by all of three replicas, of which two must be in sync.
 REPLICATED = {"replication": 3, "configs": {"min.insync.replicas": "2"}}
 PRODUCE_3 = {**REPLICATED, "partitions": 6, "count": 200_000, "size": 1000}
 TRANSACTIONS = {**REPLICATED, "partitions": 3, "seconds": 10}
@@ -98,11 +102,11 @@ ROWS: dict[int, list[Row]] = {
         Row("end to end at 500 msg/s, p99", "end_to_end", {**REPLICATED, **STEADY}, "p99_ms", "ms", None, 0.5),
     ],
 }  # fmt: skip
-#: The part of records and seconds that `--quick` measures.
+#: The part of the records and seconds that `--quick` measures.
 QUICK = 0.3
 
 
 def quick(row: Row) -> Row:
-    """The same row in less time; the JVM of a Java client would still be starting."""
+    """Return the same row in less time. A run with `--quick` has no Java clients, whose JVM would still be starting."""
     less = {key: type(value)(value * QUICK) or 1 for key, value in row.options.items() if key in ("count", "seconds")}
     return replace(row, options=row.options | less)

@@ -31,7 +31,7 @@ SIDES: dict[str, Callable[[Figures, int, int], None]] = {
 
 
 def row(name: str, by_size: Iterable[list[float]]) -> str:
-    """Whole time, turns and longest turn at each size."""
+    """Return the row: the whole time, the turns and the longest turn at each size."""
     cells = []
     for whole, *turns in by_size:
         cells.append(f"{whole:,.1f}" + (f" / {turns[0]:,.0f} / {turns[1]:,.1f}" if turns else ""))

@@ -1,4 +1,4 @@
-"""The broker's side of `benchmarks.scale`: one of 50 takes its share over from the metadata, and answers clients from it.
+"""The broker's side of `benchmarks.scale`: one of 50 brokers takes over its share of the metadata, and answers clients from it.
 
 The broker is a real one on the simulator's disk and network, where making a file costs no system call.
 """
@@ -53,7 +53,7 @@ def on_a_broker(story: Callable[[BrokerNode], Awaitable[None]]) -> None:
 
 
 def image_of(image: MetadataImage, partitions: int, of_a_topic: int) -> MetadataImage:
-    """The image of this broker with 49 others and the topics."""
+    """Return the image of this broker with 49 others and the topics."""
     (own,) = image.cluster.brokers.values()
     delta = MetadataDelta(image)
     others = DecisionHarness(BROKERS).image.cluster.brokers

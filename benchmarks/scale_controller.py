@@ -1,4 +1,6 @@
-"""The controller's side of `benchmarks.scale`: an active controller on a real log's encoding, and the metadata log's snapshots."""
+"""The controller's side of `benchmarks.scale`: an active controller with the real encoding of the log, and snapshots of the
+metadata log.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ MANY = 10_000
 
 
 class EncodedLog:
-    """Batches as the log has them, in memory."""
+    """A log in memory, with batches as the real log has them."""
 
     def __init__(self, end_offset: int) -> None:
         self.log_end_offset = end_offset
@@ -58,7 +60,7 @@ class EncodedLog:
 
 
 class ActiveController:
-    """Of the image; what it appends is committed in the following turns."""
+    """An active controller of an image. Its appends are committed in the following turns."""
 
     def __init__(self, loader: MetadataLoader) -> None:
         self.clock, self.loader = ManualClock(), loader
@@ -78,7 +80,7 @@ class ActiveController:
         yield from self.turns()
 
     def turns(self) -> Iterator[None]:
-        """All that is due, and the delivery of what it appends."""
+        """Run all that is due, and deliver what it appends; each step is a turn."""
         yield
         for _ in due(self.clock):
             yield
@@ -97,7 +99,7 @@ class ActiveController:
         yield from self.turns()
 
     def looks(self, election: Callable[[ControlState, Candidates], Outcome[bool]]) -> Iterator[None]:
-        """A run of a scheduled election."""
+        """Run a scheduled election; each step is a turn."""
         is_more, candidates = True, Candidates()
         while is_more:
             is_more = election(self.controller.state, candidates).response
@@ -116,7 +118,7 @@ class ActiveController:
 
 
 def measure_controller(figures: Figures, partitions: int, of_a_topic: int) -> None:
-    """Snapshots, elections, a broker that goes and comes back, and large requests."""
+    """Measure snapshots, elections, a broker that goes and comes back, and large requests."""
     with on_active_controller(figures, partitions, of_a_topic) as (node, directory):
         figures.turns("fence of a broker in all its ISRs", node.fences(1))
         figures.turns("unfence of the same", node.unfences(1))
@@ -129,7 +131,9 @@ def measure_controller(figures: Figures, partitions: int, of_a_topic: int) -> No
 
 
 def measure_outage(figures: Figures, partitions: int, of_a_topic: int) -> None:
-    """All brokers go and come back, so that each partition has changed several times; this takes most of the time."""
+    """Measure an outage: all brokers go and come back, so that each partition changes several times. This takes most of the
+    time.
+    """
     with on_active_controller(Figures(), partitions, of_a_topic) as (node, _):
         all_brokers_come_and_go(figures, node)
         names = sorted(node.controller.state.image.topics.names)
@@ -139,7 +143,7 @@ def measure_outage(figures: Figures, partitions: int, of_a_topic: int) -> None:
 
 @contextmanager
 def on_active_controller(figures: Figures, partitions: int, of_a_topic: int) -> Iterator[tuple[ActiveController, Path]]:
-    """One that has read a snapshot, whose directory is there meanwhile, and is elected."""
+    """Yield an elected controller that has read a snapshot, and the directory of the snapshot."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-scale-"))
     try:
         image = image_of(partitions, of_a_topic)
@@ -215,7 +219,7 @@ def all_brokers_come_and_go(figures: Figures, node: ActiveController) -> None:
 
 
 def all_back(state: ControlState, leader: int) -> Decision[Any]:
-    """All replicas of the partitions that this broker leads are in sync again."""
+    """Decide that all replicas of the partitions led by this broker are in sync again."""
     asked: dict[bytes, list[PartitionDataRequest]] = {}
     for topic_id, index in state.index.led_by(leader):
         partition = state.image.topics.partition(topic_id, index)

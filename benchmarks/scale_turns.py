@@ -17,21 +17,21 @@ MS = 1e3
 
 
 def due(clock: ManualClock) -> Iterator[None]:
-    """Each step is a turn: all that is due at once, and nothing that is scheduled meanwhile."""
+    """Run what is due; each step is a turn: all that is due at its begin, and nothing that is scheduled meanwhile."""
     while (armed := clock.armed) and armed[0].at_ms <= clock.now_ms:
         clock.turn()
         yield
 
 
 class Figures:
-    """By part: the whole CPU time in ms; after it, where it is done in turns, their number and the longest."""
+    """For each part the whole CPU time in ms, and for work in turns their number and the longest."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[float]] = {}
         self._heap = heap_megabytes()
 
     def turns(self, name: str, steps: Iterator[object]) -> None:
-        """Each step of the iterator is one turn; what follows the last one is a turn as well."""
+        """Measure the steps of an iterator, each of which is one turn; the work after the last step is a turn as well."""
         whole, count, longest, ended = 0.0, 0, 0.0, False
         while not ended:
             began = time.process_time()
@@ -45,7 +45,7 @@ class Figures:
         self.found[name] = [value]
 
     def heap(self, name: str) -> None:
-        """The heap that has come since the last figure of this kind."""
+        """Measure the growth of the heap since the last figure of this kind."""
         before, self._heap = self._heap, heap_megabytes()
         self.found[name] = [self._heap - before]
 

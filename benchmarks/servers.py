@@ -22,10 +22,10 @@ from ottla.testing import Cluster
 from tools.apache_kafka import START_SCRIPT_JVM, ApacheKafka
 
 KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "31092"))
-#: Of one node, whose listener with TLS is known beforehand; three nodes take free ports.
+#: The port of a single node, whose listener with TLS is known beforehand; three nodes take free ports.
 OTTLA_PORT = int(os.environ.get("BENCH_OTTLA_PORT", "30092"))
 NULL_PORT = int(os.environ.get("BENCH_NULL_PORT", "29092"))
-#: What `ottla dev` sets for three nodes, too: a topic made by asking for it has three replicas, two of which must be in sync.
+#: The settings of `ottla dev` for three nodes: an automatically created topic has three replicas, two of which must be in sync.
 REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 START_SECONDS_MAX = 90
 
@@ -36,13 +36,13 @@ class Server:
 
     name: str
     bootstrap: str
-    #: Of each node. Three nodes serve TLS only if they were asked to.
+    #: The listener with TLS of each node. Three nodes have one only on request.
     listeners: list[TlsListener] = field(repr=False)
-    #: What all its nodes keep their data below.
+    #: The directory below which all nodes keep their data.
     directory: Path
     pids: list[int]
     stop: Callable[[], None] = field(repr=False)
-    #: Kills one node (-9) and starts it again, without waiting until it is ready.
+    #: Kills a node (-9) and starts it again, without waiting until it is ready.
     restart: Callable[[int], None] = field(repr=False)
 
     @property
@@ -52,7 +52,7 @@ class Server:
 
 @dataclass(frozen=True)
 class TlsListener:
-    """What a node of either server is given so that it serves TLS beside plaintext, with a certificate of RSA-2048."""
+    """The settings of a node of either server that serves TLS beside plaintext, with a certificate of RSA-2048."""
 
     port: int
     directory: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
@@ -83,14 +83,14 @@ class TlsListener:
 
 
 class NullServer:
-    """What takes a load in place of a server, in a process of its own, which listens at NULL_PORT."""
+    """A process that takes a load in place of a server, and listens at NULL_PORT."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command, self.port = command, NULL_PORT
 
     @classmethod
     def of(cls, module: str) -> NullServer:
-        """Return one of benchmarks/null_*.py."""
+        """Return the null server of the module benchmarks/null_*.py."""
         return cls([sys.executable, "-m", f"benchmarks.{module}", str(NULL_PORT)])
 
     def __enter__(self) -> NullServer:
@@ -112,7 +112,7 @@ class NullServer:
 
 
 def start_ottla(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[str, str] | None = None) -> Server:
-    """One node serves TLS as well, three do with `tls`."""
+    """Start Ottla. A single node serves TLS as well, three nodes do with `tls`."""
     tls = nodes == 1 if tls is None else tls
     listeners = [TlsListener(OTTLA_PORT + 50 + i) for i in range(nodes)]
     ports = [(OTTLA_PORT + i, OTTLA_PORT + 100 + i) for i in range(nodes)]
@@ -133,13 +133,13 @@ def start_ottla(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[
 
 
 def start_kafka(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[str, str] | None = None) -> Server:
-    """One node serves TLS as well, three do with `tls`."""
+    """Start Kafka. A single node serves TLS as well, three nodes do with `tls`."""
     tls = nodes == 1 if tls is None else tls
     listeners = [TlsListener(KAFKA_PORT + 150 + i) for i in range(nodes)]
     ports = [(KAFKA_PORT + i, KAFKA_PORT + 100 + i) for i in range(nodes)]
     own = [each.properties(*ports[i]) for i, each in enumerate(listeners)] if tls else []
     kafka = ApacheKafka(KAFKA_PORT, nodes, properties=dict(properties or {}), jvm=START_SCRIPT_JVM, per_node=own)
-    kafka.__enter__()  # stops what it has started if not all of it does
+    kafka.__enter__()  # stops the started nodes if one of them fails to start
 
     def restart(index: int) -> None:
         killed = kafka.processes[index]
@@ -156,7 +156,9 @@ def start_kafka(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[
 
 
 def ottla_first_ack_seconds(nodes: int = 1) -> float:
-    """From starting the processes on empty directories (which they format themselves) to the first acknowledged Produce."""
+    """Return the seconds from starting the processes on empty directories, which they format themselves, to the first
+    acknowledged Produce.
+    """
     cluster = Cluster(nodes, spoilable=False)
     addresses = [("127.0.0.1", node.port) for node in cluster.nodes.values()]
     starting = threading.Thread(target=cluster.start, args=tuple(cluster.nodes))
@@ -170,9 +172,11 @@ def ottla_first_ack_seconds(nodes: int = 1) -> float:
 
 
 def kafka_first_ack_seconds(nodes: int = 1) -> tuple[float, float]:
-    """The same for Apache Kafka: (seconds to format, seconds from starting the processes to the first acknowledged Produce)."""
+    """Return for Apache Kafka the seconds to format, and those from starting the processes to the first acknowledged
+    Produce.
+    """
     kafka = ApacheKafka(KAFKA_PORT + 50, nodes, properties=REPLICATED if nodes == 3 else None, jvm=START_SCRIPT_JVM)
-    kafka._wait_until_ready = lambda begin: None  # measured by the Produce below instead
+    kafka._wait_until_ready = lambda begin: None  # the Produce below measures this instead
     try:
         kafka.start()
         begin = time.monotonic()

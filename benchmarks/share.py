@@ -41,7 +41,7 @@ RECORDS_OF_A_BATCH = 150
 VALUE = b"v" * 100
 ACCEPT = 1
 GROUP_RESOURCE = 32
-#: KafkaShareConsumer's own settings.
+#: The settings of KafkaShareConsumer.
 FETCH = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 50 << 20}
 
 
@@ -54,7 +54,7 @@ class Member:
     member_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     epoch: int = 0
     read: int = 0
-    #: partition -> the ranges to accept
+    #: partition -> the ranges to acknowledge as accepted
     held: dict[int, list[AcknowledgementBatch]] = field(default_factory=dict)
 
     def send(self) -> None:
@@ -77,7 +77,7 @@ class Member:
         self.wire.send(request)
 
     def receive(self) -> int:
-        """The number of records that came."""
+        """Receive a response; return its number of records."""
         response = self.wire.receive(ApiKey.SHARE_FETCH, 2)
         assert not response.error_code, response
         count = 0

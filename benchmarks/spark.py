@@ -1,4 +1,5 @@
-"""`python -m benchmarks.spark`: Spark's batch read of the same records from us and from Apache Kafka in turns, and what its ListOffsets cost.
+"""`python -m benchmarks.spark`: Spark's batch read of the same records from Ottla and from Apache Kafka in turns, and the cost
+of its ListOffsets.
 
 The stock reader asks ListOffsets twice after every poll (of 500 records unless kafka.max.poll.records says otherwise). How
 often is read from our metrics; what one costs each server is measured by asking for nothing else. CPU seconds are the
@@ -29,7 +30,7 @@ from tools.apache_kafka import ApacheKafka
 from tools.apache_kafka import missing as kafka_missing
 
 PARTITIONS, SIZE = 4, 200
-#: Kafka's default, and one that spreads the cost.
+#: Kafka's default of kafka.max.poll.records, and a value that spreads the cost.
 POLLS = (500, 5000)
 ASKED = 20_000
 
@@ -39,12 +40,12 @@ class Server:
     name: str
     bootstrap: str
     pids: list[int]
-    admin: str = ""  # where our metrics are
+    admin: str = ""  # the address of Ottla's metrics
     rows: dict[int, list[dict[str, float]]] = field(default_factory=dict)
 
 
 def requests(server: Server) -> dict[str, float]:
-    """Requests answered so far by API, from our own metrics."""
+    """Return the number of answered requests by API, from Ottla's metrics."""
     with urllib.request.urlopen(f"http://{server.admin}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found = re.findall(r'^kafka_network_requestmetrics_requests_total\{request="(\w+)"\} (\S+)', text, re.MULTILINE)
@@ -52,7 +53,7 @@ def requests(server: Server) -> dict[str, float]:
 
 
 def read_all(spark: Any, server: Server, poll: int, count: int) -> dict[str, float]:
-    """One batch read of everything; the aggregate makes Spark look at each value."""
+    """Read everything in one batch; the aggregate makes Spark look at each value."""
     before, used = requests(server) if server.admin else {}, cpu_seconds(server.pids)
     begin = time.perf_counter()
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", server.bootstrap).option("subscribe", "spark")
@@ -68,7 +69,9 @@ def read_all(spark: Any, server: Server, poll: int, count: int) -> dict[str, flo
 
 
 def list_offsets_us(server: Server) -> float:
-    """The server's CPU for one ListOffsets of one partition (version 7, the latest offset), asked one by one on a connection."""
+    """Return the server's CPU for one ListOffsets of one partition (version 7, the latest offset), sent one by one on a
+    connection.
+    """
     host, port = server.bootstrap.split(",")[0].rsplit(":", 1)
     name = b"spark"
     topic = bytes([len(name) + 1]) + name + b"\x02" + struct.pack(">iiq", 0, -1, -1) + b"\0\0"

@@ -30,8 +30,8 @@ SIZES = (1024, 200)
 GOAL, GOAL_SIZE = 1.0, 1024
 JVM = "kafka"
 COLUMNS, SEGMENTS, POLL = "columns", "segments", "kafka.max.poll.records"
-#: What is read, by name: format, and which options it gets beside the address and the topic. Without `columns` the connector makes all
-#: that there are, as the JVM source always does. That one asks ListOffsets after each poll, of 500 records by default.
+#: The sources by name: the format, and the options besides the address and the topic. Without `columns` the connector makes all
+#: columns, as the JVM source always does. The JVM source sends ListOffsets after each poll, of 500 records by default.
 SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
     JVM: ("kafka", ()),
     "kafka, max.poll.records=5000": ("kafka", (POLL,)),
@@ -63,7 +63,7 @@ def read(spark: Any, node: Node, source: str, topic: str, size: int, count: int)
     options = {POLL: "5000", COLUMNS: "value,offset", SEGMENTS: f"segments://{node.log_dir}"}
     reader = spark.read.format(form).option("kafka.bootstrap.servers", node.bootstrap).option("subscribe", topic)
     reader = reader.options(**{name: options[name] for name in given})
-    java = spark.sparkContext._gateway.proc.pid  # the Python processes of tasks are below it
+    java = spark.sparkContext._gateway.proc.pid  # the Python processes of tasks are its children
     used, server_used = tree_cpu_seconds(java), cpu_seconds([node.pid])
     begin = time.perf_counter()
     row = reader.load().selectExpr("count(*) AS n", "sum(length(value)) AS size", "sum(offset) AS sum").collect()[0]
@@ -74,7 +74,7 @@ def read(spark: Any, node: Node, source: str, topic: str, size: int, count: int)
 
 
 def fill(node: Node, size: int, megabytes: int) -> tuple[str, int]:
-    """Make a topic with so many records of this size. Returns its name and their number."""
+    """Make a topic with records of this size. Return its name and the number of records."""
     count, topic = megabytes * 1_000_000 // size, f"bytes-{size}"
     shape = {"bootstrap": node.bootstrap, "topic": topic, "partitions": PARTITIONS, "size": size}
     loads.create(shape)
@@ -104,7 +104,7 @@ def run(node: Node, megabytes: int, runs: int) -> list[str]:
 
 
 def table(found: dict[tuple[int, str], Read]) -> list[str]:
-    """The rows of benchmarks/performance-log.md."""
+    """Return the rows of benchmarks/performance-log.md."""
     lines = [
         "| batch read | source | rows/s | ratio | Spark CPU | ratio | server CPU |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -125,7 +125,7 @@ def table(found: dict[tuple[int, str], Read]) -> list[str]:
 
 
 def section(megabytes: int, runs: int, folder_of: Path) -> list[str]:
-    """The conditions and the table; the reason alone where Spark cannot run."""
+    """Return the conditions and the table, or the reason why Spark cannot run."""
     if problem := session.missing():
         return [f"Spark is left out: {problem}"]
     clock, began = MachineTime.now(), time.strftime("%Y-%m-%d %H:%M")

@@ -51,7 +51,7 @@ NOW_MS = int(time.time() * 1000)
 
 
 class Step(NamedTuple):
-    """One row: what is called, what of it is not the row's own and is subtracted, and what to count Python's collections of."""
+    """One row: the call, the part of its cost that is not the row's own and is subtracted, and whose collections are counted."""
 
     name: str
     call: Callable[[], object]
@@ -77,7 +77,7 @@ class Sink(asyncio.Transport):
         return 0
 
     def _nothing(self, *args: object, **options: object) -> None:
-        """What else a transport can do."""
+        """Do nothing: a method of a transport that has no effect here."""
 
     set_write_buffer_limits = writelines = pause_reading = resume_reading = close = abort = can_write_eof = _nothing
 
@@ -165,7 +165,7 @@ class Bench:
     async def session(
         self, asked: Callable[[int, int, int], bytes], offset: Callable[[], int]
     ) -> tuple[Callable[[], None], Sink]:
-        """Returns a call that asks in a new session for records from `offset` on. `asked`: session id, epoch, offset."""
+        """Open a session; return a call that fetches from `offset()` on. `asked(session id, epoch, offset)` makes a request."""
         sessions = self.components.fetch_sessions
         before = set(sessions._sessions)
         await self.deliver(asked(0, 0, offset() - 1))
@@ -212,7 +212,7 @@ async def produce_rows(bench: Bench) -> Steps:
 
 
 async def fetch_rows(bench: Bench) -> Steps:
-    """The kernel is asked whether the bytes are in memory (mincore), as it is for all that was written before the last check for flushes."""
+    """Measure fetches. They ask the kernel whether bytes are in memory (mincore) that came before the last check for flushes."""
     topic_id, log = bench.partition.topic_id, bench.log
     log.segments.active.file.age()
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
@@ -226,7 +226,7 @@ async def fetch_rows(bench: Bench) -> Steps:
 
 
 async def session_rows(bench: Bench) -> Steps:
-    """A reader in a session (KIP-227) that asks for each record once, as a follower and the Java consumer do."""
+    """Measure a reader in a session (KIP-227) that fetches each record once, as a follower and the Java consumer do."""
     partition, log, version = bench.partition, bench.log, 17
     records = memoryview(bytearray(one_record_batch(bytes(100))))
 
@@ -241,7 +241,7 @@ async def session_rows(bench: Bench) -> Steps:
     partition.append(records, -1, NOW_MS)
     fetch, sink = await bench.session(asked, lambda: log.log_end_offset - 1)
     fetch()
-    await until(lambda: sink.written != b"")  # later, if the turn was spent
+    await until(lambda: sink.written != b"")  # the response comes in a later turn if this one's budget is spent
     yield Step("Fetch v17 of one record, in a session: all but the kernel (0.6 us are this bench's)", fetch)
 
     def append_and_fetch() -> None:
@@ -253,7 +253,7 @@ async def session_rows(bench: Bench) -> Steps:
 
 
 async def follower_rows(bench: Bench) -> Steps:
-    """Broker 2 follows: its Fetch for each record, in its session, as the leader serves it."""
+    """Measure, at the leader, the Fetch of a follower for each record, in its session."""
     partition, log, version = bench.partition, bench.log, 17
     now_ms = bench.components.world.clock.mono_ms()
     partition.become_leader(log, partition.leader_epoch, partition.isr.partition_epoch, (1, 2), (1, 2), now_ms)
@@ -298,7 +298,7 @@ async def follower_rows(bench: Bench) -> Steps:
 
 
 async def fetcher_rows(bench: Bench) -> Steps:
-    """The follower's side: from the bytes of a response with one record to the bytes of its next request."""
+    """Measure the follower's side: from the bytes of a response with one record to the bytes of its next request."""
     partition = bench.components.replicas.by_name[FOLLOWED][0]
     log = partition.log
     assert log is not None

@@ -40,7 +40,7 @@ class Figures:
 
 
 def confluent(bootstrap: str, topic: str, at_once: int) -> Iterator[int]:
-    """How many messages each call gave; `at_once` 0 is `poll`."""
+    """Yield the number of messages that each call returned; `at_once` 0 stands for `poll`."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -77,14 +77,14 @@ async def aiokafka(bootstrap: str, topic: str, count: int) -> dict[str, float]:
 
 
 class Counted:
-    """The time from the first message to the last, and the pauses in between."""
+    """Counts messages: the time from the first to the last, and the pauses in between."""
 
     def __init__(self, count: int) -> None:
         self.count, self.got, self.pauses = count, 0, 0
         self.first = self.last = 0.0
 
     def add(self, some: int) -> bool:
-        """Returns whether all are there."""
+        """Count `some` messages; return whether all have come."""
         now = time.perf_counter()
         if not some:
             return False
@@ -114,7 +114,7 @@ def run_client(name: str, bootstrap: str, topic: str, count: int) -> dict[str, f
 
 
 def java(server: Server, topic: str, count: int) -> dict[str, float]:
-    """Kafka's own consumer in its kafka-consumer-perf-test, by the time that it was fetching."""
+    """Run Kafka's own consumer by kafka-consumer-perf-test; the time in which it was fetching counts."""
     with ToolSession() as tools:
         done = tools.run(
             "kafka-consumer-perf-test",
@@ -134,7 +134,7 @@ CONFLUENT = {
     "confluent-kafka, consume(500)": 500,
     "confluent-kafka, consume(10000)": 10_000,
 }
-#: How many of the topic's records each client reads, in shares: the pure Python ones take a tenth of the time of the others.
+#: The share of the topic's records that each client reads: pure Python clients get a tenth, to take the same time.
 CLIENTS: dict[str, float] = {
     **dict.fromkeys(CONFLUENT, 1.0),
     "kafka-python": 0.1,
@@ -220,7 +220,7 @@ def pauses(figures: Figures) -> str:
 
 
 def section(nodes: int, records: int, runs: int, only: str, *, with_kafka: bool) -> list[str]:
-    """The conditions and the table: servers of its own, all clients whose name holds `only` on both in turns."""
+    """Return the conditions and the table: all clients whose name contains `only` read from both servers in turns."""
     starts: list[Callable[[int], Server]] = [start_kafka, start_ottla] if with_kafka else [start_ottla]
     clock, servers = MachineTime.now(), list[Server]()
     try:

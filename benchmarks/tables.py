@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from benchmarks.rows import Figures, Row, Samples
 from benchmarks.steady.table import number
 
-#: In a run with more of it than this the hypervisor decides about the figures.
+#: Above this share of stolen time the figures of a run depend on the hypervisor.
 STOLEN_PERCENT_MAX = 10
 UNITS = {"GB": "s/GB", "request": "us/req", "transaction": "ms/txn"}
 
@@ -33,7 +33,7 @@ def verdict(ratio: float, at_least: float | None, at_most: float | None) -> str:
 
 
 def table(rows: list[Row], samples: Samples) -> list[str]:
-    """One line a row. What is measured without a server and the stolen time are of the same minutes."""
+    """Return one line for each row. The figures without a server and the stolen time are of the same minutes."""
     heads = (
         "load",
         "Kafka",
@@ -71,7 +71,7 @@ def table(rows: list[Row], samples: Samples) -> list[str]:
 
 
 def short_table(rows: list[Row], samples: Samples) -> list[str]:
-    """The columns that docs/PERFORMANCE.md has."""
+    """Return the table with the columns of docs/PERFORMANCE.md."""
     heads = "load", "Kafka", "Ottla", "server CPU, Kafka", "server CPU, Ottla"
     lines = [_line(heads), _line(["---"] * len(heads))]
     by_name = medians(samples)
@@ -86,7 +86,9 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _without(null: Figures | None, in_memory: Figures | None, ours: Figures, row: Row) -> str:
-    """For raw sockets the null servers' CPU, and kfake's; for librdkafka how fast its client is where nothing is done."""
+    """Return the figure without a server: for raw sockets the CPU of the null servers and of kfake, for librdkafka the client's
+    own ceiling.
+    """
     if null is None:
         return ""
     if row.is_raw:
@@ -96,7 +98,9 @@ def _without(null: Figures | None, in_memory: Figures | None, ours: Figures, row
 
 
 def _turns(by_server: dict[str, list[Figures]]) -> str:
-    """How many runs of a server, and the worst stolen time of them: above STOLEN_PERCENT_MAX they say little about the servers."""
+    """Return the number of runs of each server, and their worst stolen time: above STOLEN_PERCENT_MAX the runs say little about
+    the servers.
+    """
     worst = max(run["stolen"] for runs in by_server.values() for run in runs)
     return f"{len(by_server['ottla'])}; {worst:.0f} %{', TOO MUCH' if worst > STOLEN_PERCENT_MAX else ''}"
 

@@ -18,9 +18,9 @@ from benchmarks.rows import Figures, Row, Samples
 from benchmarks.servers import NullServer, Server
 from benchmarks.usage import MachineTime, cpu_seconds
 
-#: A rate stands still when a round does not improve it by more than this, this many rounds in a row.
+#: The factor by which a round has to be faster, and the number of slower rounds in a row after which a rate stands still.
 STILL, STILL_ROUNDS = 1.05, 2
-#: Of each run against the null server.
+#: The time of each run against the null server.
 NULL_SECONDS = 1.5
 
 
@@ -34,7 +34,9 @@ def run_load(name: str, options: dict[str, Any]) -> Figures:
 
 
 def measure(server: Server, row: Row, round_: int) -> Figures:
-    """One run of one load on one server: its figures, the server's CPU per GB or per request in `cpu`, and the time stolen."""
+    """Run one load on one server once; return its figures, with the server's CPU per GB or per request as `cpu`, and the stolen
+    time.
+    """
     written = row.reads or row.name
     topic = f"bench-{re.sub(r'[^a-z0-9]+', '-', written.lower())}-{round_}"
     options = {**row.options, "bootstrap": server.bootstrap, "topic": topic}
@@ -49,7 +51,7 @@ def measure(server: Server, row: Row, round_: int) -> Figures:
 
 
 def measure_null(row: Row) -> Figures:
-    """The same client without a server: the null servers for raw sockets, the null broker for librdkafka."""
+    """Run the same client without a server: against the null servers for raw sockets, the null broker for librdkafka."""
     return measure_without(row, NullServer.of(row.null_module))
 
 
@@ -75,11 +77,11 @@ def timed(row: Row, load: str, options: dict[str, Any], pids: list[int]) -> Figu
 
 @dataclass
 class WarmUp:
-    """How long a server had the loads before anything was counted."""
+    """The time for which a server had the loads before anything was counted."""
 
     seconds: float = 0.0
     rounds: int = 0
-    #: No load was faster than before by more than STILL for STILL_ROUNDS rounds.
+    #: True if no load became faster by more than STILL for STILL_ROUNDS rounds.
     stands_still: bool = False
 
     def __str__(self) -> str:
@@ -90,7 +92,7 @@ class WarmUp:
 
 
 def warm_up(rows: list[Row], server: Server, seconds_max: float) -> WarmUp:
-    """The loads themselves, again and again, until no rate is better than the best before it."""
+    """Run the loads again and again, until no rate is better than the best before it."""
     loads = {row.run: row for row in rows if not row.load.startswith("java")}
     best = dict.fromkeys(loads, 0.0)
     begin, still_rounds = time.monotonic(), 0
@@ -110,7 +112,7 @@ def warm_up(rows: list[Row], server: Server, seconds_max: float) -> WarmUp:
 
 
 def sample(rows: list[Row], servers: list[Server], runs: int, *, with_kfake: bool = False) -> Samples:
-    """The servers take turns so that a drift of the machine meets both."""
+    """Run the loads on the servers in turns, so that a drift of the machine meets both."""
     samples: Samples = {row.name: {} for row in rows}
     for round_ in range(runs):
         shared: dict[tuple[str, str], Figures] = {}

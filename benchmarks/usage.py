@@ -14,26 +14,26 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> str:
-    """The name of the processor."""
+    """Return the name of the processor."""
     lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
     return next((value.strip() for name, _, value in lines if name.strip() == "model name"), "an unknown processor")
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """User plus system seconds of these processes (their threads included, their children not)."""
+    """Return the user and system seconds of these processes, with their threads and without their children."""
     ticks = 0
     for pid in pids:
-        # The command name (field 2) may hold spaces; fields are counted after its closing parenthesis.
+        # The command name (field 2) may contain spaces; fields are counted after its closing parenthesis.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / TICKS_PER_SECOND
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """CPU seconds of a process and of all below it, those that have ended and were waited for included."""
+    """Return the CPU seconds of a process and of all its descendants, also of those that have ended and were waited for."""
     ticks, below = {}, defaultdict[int, list[int]](list)
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the process has just ended
             fields = path.read_text().rpartition(")")[2].split()
             ticks[int(path.parent.name)] = sum(int(each) for each in fields[11:15])
             below[int(fields[1])].append(int(path.parent.name))
@@ -46,7 +46,9 @@ def tree_cpu_seconds(root: int) -> float:
 
 
 def private_megabytes(pids: list[int]) -> float:
-    """Memory that ends with these processes: private clean and dirty pages; mapped log files count only where dirty copies are."""
+    """Return the memory that ends with these processes: private clean and dirty pages. Mapped log files count only for their
+    dirty copies.
+    """
     kilobytes = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -56,7 +58,7 @@ def private_megabytes(pids: list[int]) -> float:
 
 
 def anonymous_megabytes(pids: list[int]) -> float:
-    """Heap and stacks only: what is left of private memory when pages of files are left out."""
+    """Return the heap and the stacks: the private memory without pages of files."""
     kilobytes = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -67,7 +69,7 @@ def anonymous_megabytes(pids: list[int]) -> float:
 
 @dataclass(frozen=True)
 class MachineTime:
-    """Ticks of all processors since the boot."""
+    """The ticks of all processors since the boot, and the stolen ones."""
 
     stolen: int
     all: int
@@ -79,13 +81,13 @@ class MachineTime:
         return cls(fields[7], sum(fields))
 
     def stolen_percent(self) -> float:
-        """Of the time since then, what the hypervisor gave to other machines."""
+        """Return the share of time since then that the hypervisor gave to other machines."""
         now = MachineTime.now()
         return 100 * (now.stolen - self.stolen) / max(1, now.all - self.all)
 
 
 class ClientTime:
-    """How busy this process is, its threads and the children included that have ended."""
+    """How busy this process is, with its threads and the children that have ended."""
 
     def __init__(self) -> None:
         self._begin, self._used = time.perf_counter(), _used_seconds()
@@ -96,7 +98,7 @@ class ClientTime:
 
     @property
     def cores(self) -> float:
-        """Cores busy since then, on average."""
+        """Return the mean number of busy cores since then."""
         return (_used_seconds() - self._used) / self.seconds
 
 

@@ -30,7 +30,7 @@ WAIT_SECONDS_MAX = 300
 
 @dataclass
 class Found:
-    """What a row measured, in words; `longest_ms` of the pings, `lag_ms` of the node's gauge."""
+    """The result of a row in words, with `longest_ms` of the pings and `lag_ms` of the node's gauge."""
 
     longest_ms: float = 0.0
     lag_ms: float = 0.0
@@ -38,7 +38,7 @@ class Found:
 
 
 class Pings:
-    """A client in a process of its own, so that it does not wait for this one."""
+    """A pinging client in a process of its own, so that it does not wait for this one."""
 
     def __init__(self, port: int) -> None:
         command = [sys.executable, "-m", "benchmarks.watched", str(port)]
@@ -52,7 +52,7 @@ class Pings:
 
 
 def ping(port: int) -> None:
-    """The other side of `Pings`: until its input ends or the node does."""
+    """Run the client of `Pings` until its input or the node ends."""
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
     longest = 0.0
@@ -73,7 +73,7 @@ def ping(port: int) -> None:
 
 
 def read_frame(connection: socket.socket) -> int:
-    """The size of the next frame, 0 at the end of the stream."""
+    """Return the size of the next frame, 0 at the end of the stream."""
     head = connection.recv(4, socket.MSG_WAITALL)
     if len(head) < 4:
         return 0
@@ -103,7 +103,7 @@ class Node:
         return int(self.cluster.address(node_id).rpartition(":")[2])
 
     def lag_ms(self, node_id: int = 1) -> float:
-        """The longest since this was asked last."""
+        """Return the longest delay of the event loop since the last call."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_ports[node_id]}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         found = re.search(r"^ottla_event_loop_lag_ms_max (\S+)", text, re.M)
@@ -111,11 +111,11 @@ class Node:
 
     def create(self, name: str, partitions: int, replicas: int = 1, **configs: str) -> None:
         config = {key.replace("_", "."): value for key, value in configs.items()}
-        # librdkafka gives up after a minute; a topic of 5,000 partitions takes less.
+        # 120 s, because librdkafka's default is a minute. A topic of 5,000 partitions takes less.
         self.admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(120)
 
     def fill(self, topic: str, records: Iterator[tuple[int, bytes | None, bytes]], **options: str) -> int:
-        """Partition, key and value of each; how many were acknowledged."""
+        """Produce records, each with partition, key and value; return how many were acknowledged."""
         settings = {"bootstrap.servers": self.cluster.bootstrap, "linger.ms": 20, "queue.buffering.max.kbytes": 65536}
         producer = Producer(settings | {key.replace("_", "."): value for key, value in options.items()})
         count = 0
@@ -133,7 +133,7 @@ class Node:
 
     @contextmanager
     def watched(self, found: Found) -> Iterator[None]:
-        """What happens inside is what the row measures."""
+        """Watch the node while the body runs, which is what the row measures."""
         pings = Pings(self.port())
         time.sleep(0.3)
         self.lag_ms()
@@ -152,7 +152,7 @@ def free_port() -> int:
 
 
 def wait(what: str, is_so: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX) -> float:
-    """How long until it is so."""
+    """Wait until `is_so` returns True; return the seconds."""
     begin = time.monotonic()
     while not is_so():
         if time.monotonic() - begin > seconds:

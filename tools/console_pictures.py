@@ -31,7 +31,7 @@ WIDE, PHONE = {"width": 1200, "height": 700}, {"width": 400, "height": 700}
 
 
 def order(number: int) -> tuple[bytes, bytes, dict[str, Any]]:
-    """The value, the key and the headers of an order."""
+    """Return the value, the key and the headers of an order."""
     chance = random.Random(number)
     customer, item = f"c-{chance.randrange(500)}", chance.choice(ITEMS)
     row = {"order": number, "customer": customer, "item": item, "amount": round(chance.uniform(1, 90), 2)}
@@ -40,7 +40,7 @@ def order(number: int) -> tuple[bytes, bytes, dict[str, Any]]:
 
 
 def load(cluster: Cluster, over: threading.Event) -> None:
-    """Write orders until it is over: some hundred a second, more in each fourth second."""
+    """Write orders until `over` is set: some hundred a second, more in each fourth second."""
     producer, number = cluster.producer(acks="1"), FIRST_RECORDS
     while not over.wait(0.25):
         for _ in range(30 + 40 * (int(time.monotonic()) % 4 == 0)):
@@ -51,7 +51,7 @@ def load(cluster: Cluster, over: threading.Event) -> None:
 
 
 def fill(cluster: Cluster) -> Any:
-    """Make topics and a group that is behind. Returns its member, which must stay."""
+    """Make topics and a group that lags. Return its member, which must stay."""
     for name, partitions in (("orders", 6), ("payments", 4)):
         cluster.topic(name, partitions=partitions, replicas=3)
     cluster.topic("archive", partitions=6, replicas=2)
@@ -81,12 +81,12 @@ def begin_moves(page: Page, url: str) -> None:
 def take(page: Page, name: str, *, height: int | None = None) -> None:
     if height is not None:
         page.set_viewport_size({"width": WIDE["width"], "height": height})
-    page.wait_for_timeout(6_000)  # charts, and the rate between two looks
+    page.wait_for_timeout(6_000)  # until there are charts, and rates between two looks
     page.screenshot(path=TARGET / f"console-{name}.png")
 
 
 def schema(*fields: str) -> Schema:
-    """A version of the orders' schema."""
+    """Return a version of the orders' schema."""
     rows: list[dict[str, Any]] = [{"name": "order", "type": "long"}, {"name": "item", "type": "string"}]
     rows += ({"name": name, "type": ["null", "string"], "default": None} for name in fields)
     return Schema(json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": rows}))
@@ -114,7 +114,9 @@ def take_schemas(browser: Browser) -> None:
 
 
 def take_tables(browser: Browser) -> None:
-    """Take the page of tables that the brokers write: one is up to date, one has rejected records, one is just behind."""
+    """Take the page of tables that the brokers write: one table is up to date, one has rejected records, one has just fallen
+    behind.
+    """
     slow = {"ottla.table.commit.interval.ms": "3600000"}
     topics = {"orders": {}, "payments": {"ottla.table.value": "string"}, "archive": slow}
     with Cluster(1) as cluster:
@@ -151,7 +153,7 @@ def take_cluster(browser: Browser) -> None:
         member = fill(cluster)
         threading.Thread(target=load, args=(cluster, over), daemon=True).start()
         nodes = list(cluster.nodes.values())
-        time.sleep(10)  # the load is even after some seconds
+        time.sleep(10)  # after some seconds the load is even
         with running_console(nodes, 0, CHANGES, None) as url:
             page = browser.new_page(viewport=WIDE, color_scheme="light")
             page.goto(url)

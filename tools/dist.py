@@ -139,7 +139,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.tag is not None and not _is_release(options.tag):
         return 1
-    from tools import docs_site  # its packages are the group `site`, which a test of the other files does without
+    from tools import docs_site  # needs the dependency group `site`, which tests of the other files lack
 
     made = build(ROOT / "dist", docs_site.build())
     print("\n".join(str(file.relative_to(ROOT)) for file in made))

@@ -36,7 +36,7 @@ HELP_COLUMNS = 100
 WORKERS_OF_FILES = ROOT / "tools/iframe_worker.js"
 WORKERS_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
 _LINK = re.compile(r"(!?\[(?:[^][]|\[[^]]*\])*\]\()(?!\w+:|#)([^)\s#]+)((?:#[^)\s]*)?\))")
-#: A list or a table that stands right below a text: Python-Markdown wants an empty line there, and GitHub does not.
+#: The beginning of a list or a table. Right below a text Python-Markdown needs an empty line before it, GitHub does not.
 _ITEM = re.compile(r"(?:[-*]|\d+\.) |\|")
 
 PROPERTIES: Mapping[str, Mapping[str, ConfigKey]] = {
@@ -102,7 +102,7 @@ def page_text(source: Path) -> str:
         target = (source.parent / found[2]).resolve()
         if target in names:
             return f"{found[1]}{names[target]}{found[3]}"
-        if target.parent in (ROOT / "docs", ROOT / "docs/pictures"):  # mkdocs says which of them are not there
+        if target.parent in (ROOT / "docs", ROOT / "docs/pictures"):  # mkdocs reports those that do not exist
             return f"{found[1]}{target.relative_to(ROOT / 'docs').as_posix()}{found[3]}"
         return absolute(found[0], ottla.REPOSITORY, ottla.__version__, folder)
 
@@ -192,7 +192,7 @@ def _default(key: ConfigKey) -> str:
 
 
 def _as_text(text: str) -> str:
-    """Return a text whose marks are not Markdown's."""
+    """Return a text that shows Markdown's marks as they are."""
     return re.sub(r"([*_<>])", r"\\\1", text)
 
 

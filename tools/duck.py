@@ -9,12 +9,12 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-#: Each after those that it needs.
+#: Each extension comes after those that it needs.
 EXTENSIONS = ("httpfs", "avro", "iceberg", "delta")
 
 
 def missing(*names: str) -> str | None:
-    """Say what keeps these extensions from being loaded here."""
+    """Return the reason why these extensions cannot be loaded here."""
     for package in ("duckdb", "duckdb_ext") if names else ("duckdb",):
         if importlib.util.find_spec(package) is None:
             return f"the package {package.replace('_', '-')} is not installed"

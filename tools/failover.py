@@ -28,12 +28,12 @@ RECORDS_PER_S = 500
 LINES_TOPIC = "lines"
 LINES_PER_S = 100
 SECONDS_MAX = 60.0
-#: A client says a line for each connection that it loses; here that is the point.
+#: A client logs a line for each connection that it loses; here connections are lost on purpose.
 QUIET = {"log_level": 0}
 
 
 class Writer(threading.Thread):
-    """Writes until `finish`, whatever happens to the nodes, and remembers when what was acknowledged."""
+    """Writes until `finish`, whatever happens to the nodes, and remembers the time of each acknowledgement."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(name="writer")
@@ -96,7 +96,7 @@ class Commands(threading.Thread):
         self.received.extend(map(int, self._consume.stdout))
 
     def finish(self) -> bool:
-        """End both commands. Returns whether every line was acknowledged, and printed once and in order."""
+        """End both commands. Return whether every line was acknowledged, and printed once and in order."""
         self._finished.set()
         self.join()
         _, said = self._produce.communicate(timeout=SECONDS_MAX)

@@ -38,7 +38,7 @@ STEPS = (
 )
 #: What `make failover` runs.
 FAILOVER = "python -m tools.failover"
-#: Topics for `ottla top`, and what goes on meanwhile.
+#: The topics for `ottla top`, and the loads meanwhile.
 BEFORE_TOP = ("ottla topic create orders -p 6", "ottla topic create payments -p 3", "ottla topic create clicks -p 12")
 LOADS = (
     "ottla perf produce orders -n 1000000 --rate 800",
@@ -47,13 +47,13 @@ LOADS = (
 )
 TOP = "ottla top --admin 1@localhost:9292 --admin 2@localhost:9293 --admin 3@localhost:9294"
 SCREENS = 4
-#: What `ottla doctor` has to say something about.
+#: The commands that give `ottla doctor` something to report.
 BEFORE_DOCTOR = (
     "ottla topic create orders -p 3 -c min.insync.replicas=3",
     "ottla topic create drafts -r 1",
     "ottla topic create clicks -p 3 -c unclean.leader.election.enable=true",
 )
-#: The commands by their names, as in an activated virtual environment.
+#: The environment in which commands have their short names, as in an activated virtual environment.
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")},
     "NO_COLOR": "1",
@@ -65,18 +65,20 @@ _WHOLE_SCREEN = re.compile(re.escape(HOME) + "(.*?)" + re.escape(ERASE_BELOW), r
 def shell(command: str, stdin: str = "") -> str:
     words = shlex.split(command)
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT, check=True)
-    # What a client library has to say about a killed node is for its own log.
+    # Lines of a client library about a killed node are left out: they belong into its own log.
     return "\n".join(line for line in (done.stderr + done.stdout).splitlines() if not line.startswith("%"))
 
 
 def last_screen(shown: str) -> list[str]:
-    """Return the lines of the last whole screen in what `ottla top` has written to a terminal."""
+    """Return the lines of the last complete screen that `ottla top` has written to a terminal."""
     screens = _WHOLE_SCREEN.findall(shown)
     return [line.rstrip() for line in screens[-1].replace(ERASE_LINE, "").splitlines()] if screens else []
 
 
 def on_terminal(command: str, width: int, lines: int, screens: int | None = None) -> str:
-    """Return what a command writes to a terminal of this size: until its end, or until it has shown so many whole screens."""
+    """Return what a command writes to a terminal of this size: until its end, or until it has written `screens` complete
+    screens.
+    """
     end, line = pty.openpty()
     fcntl.ioctl(line, termios.TIOCSWINSZ, struct.pack("HHHH", lines, width, 0, 0))
     shown = b""
@@ -96,7 +98,7 @@ def on_terminal(command: str, width: int, lines: int, screens: int | None = None
 
 @contextmanager
 def dev_cluster() -> Iterator[list[str]]:
-    """Run `ottla dev`; gives the lines that it prints."""
+    """Run `ottla dev`; yield the lines that it prints."""
     words = ["ottla", "dev"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT) as nodes:
         assert nodes.stdout is not None
@@ -154,7 +156,7 @@ def prompt(console: Console, command: str, stdin: str) -> None:
     console.print(Text.assemble(("\n$ ", "bold green"), (before + command, "bold")))
 
 
-#: What makes each, where it is, and its width in characters.
+#: For each picture the function that makes it, its path, and its width in characters.
 PICTURES: dict[str, tuple[Callable[[Console], None], Path, int]] = {
     "ottla": (picture_of_ottla, ROOT / "docs/ottla.svg", 112),
     "top": (picture_of_top, ROOT / "docs/pictures/top.svg", 130),
@@ -168,7 +170,7 @@ def main() -> None:
         console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
         make(console)
         title = "ottla" if name == "ottla" else f"ottla {name}"
-        # Without the web fonts that rich asks for: a picture in a README loads nothing.
+        # The web fonts that rich asks for are removed: a picture in a README loads nothing.
         svg = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title=title), flags=re.DOTALL)
         target.write_text(svg.replace("Fira Code", "monospace"))
         print(target)

@@ -27,10 +27,10 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "INSTALL.md"
 BEGIN, END = "<!-- tools/platforms.py -->", "<!-- end -->"
-#: Of the lines of a page, as tests/rules/test_pages.py wants them.
+#: The width of lines in a page, as tests/rules/test_pages.py wants it.
 WIDTH = 120
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-#: Those whose wheels are not everywhere.
+#: The extras whose wheels do not exist for all platforms.
 EXTRAS = ("regex", "lz4")
 
 
@@ -69,7 +69,9 @@ def project() -> dict[str, list[str]]:
 
 
 def needed(requirements: Iterable[str], platform: Platform, python: str) -> set[str]:
-    """Return the names of what is installed there, the dependencies of dependencies as they are known here included."""
+    """Return the names of the packages that are installed there, with the dependencies of dependencies as this machine knows
+    them.
+    """
     environment = {
         "sys_platform": platform.system,
         "platform_system": platform.system.capitalize(),
@@ -91,7 +93,7 @@ def needed(requirements: Iterable[str], platform: Platform, python: str) -> set[
 
 
 def without_wheels(names: Iterable[str], platform: Platform, python: str) -> list[str]:
-    """Return those of which pip finds no wheel."""
+    """Return the names for which pip finds no wheel."""
     names = sorted(names)
     if _has_wheels(names, platform, python):
         return []
@@ -119,7 +121,7 @@ def _has_wheels(names: Sequence[str], platform: Platform, python: str) -> bool:
 
 
 def row(platform: Platform) -> str:
-    """Return the table's row: what has no wheel for each Python, then whether there is TLS, and the extras."""
+    """Return a row of the table: the packages without a wheel for each Python, then whether there is TLS, and the extras."""
     extras = project()
     cells = []
     for python in PYTHONS:
@@ -149,7 +151,7 @@ HEAD = (
 
 
 def checked() -> str:
-    """Return the lines under the table that name all packages, so that a test sees when it has to be made again."""
+    """Return the lines under the table that name all packages: by them a test sees that the table is out of date."""
     names = sorted({name for platform in PLATFORMS for name in needed(project()[""], platform, PYTHONS[0])})
     return textwrap.fill(f"Asked for: {', '.join(names)}.", WIDTH, break_on_hyphens=False)
 

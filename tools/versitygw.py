@@ -21,7 +21,7 @@ KEYS = {"access_key_id": "ak", "secret_access_key": "sk", "region": "us-east-1"}
 
 
 def missing() -> str | None:
-    """Say what keeps it from being run here."""
+    """Return the reason why the program cannot be run here."""
     return None if PROGRAM.exists() or shutil.which("go") else "there is no go on PATH, with which versitygw is built"
 
 
@@ -36,7 +36,7 @@ def built() -> Path:
 
 @contextmanager
 def running(folder: Path, bucket: str) -> Iterator[dict[str, str]]:
-    """Run one with a bucket; give the options of a store that reach it, by obstore's names."""
+    """Run the server with a bucket; yield the store options that reach it, by obstore's names."""
     (folder / "buckets" / bucket).mkdir(parents=True)
     (folder / "sidecar").mkdir()
     with socket.socket() as free:

@@ -40,7 +40,7 @@ HELD_LINES = 20
 
 @dataclass
 class Story:
-    """What happens to the fleet, and what is measured meanwhile."""
+    """The events of the fleet, and the measurements of each stretch between them."""
 
     fleet: Fleet
     stretches: list[Stretch] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Story:
         found = Stretch(name, time.monotonic_ns())
         try:
             yield found
-        except Exception as failure:  # the story goes on: the next stretch may be worth its time
+        except Exception as failure:  # the next stretches are measured all the same
             traceback.print_exc()
             found.said.append(f"failed: {type(failure).__name__}: {str(failure)[:200]}")
         found.end_ns = time.monotonic_ns()
@@ -75,12 +75,12 @@ class Story:
             contents.fill(fleet)
 
     def in_sync(self) -> float:
-        """Waits until all replicas are; returns the seconds."""
+        """Wait until all replicas are in sync; return the seconds."""
         fleet = self.fleet
         return wait_until("all replicas in sync", lambda: not fleet.known(self.home).out_of_sync(), SETTLE_SECONDS_MAX)
 
     def without(self, brokers: list[int]) -> float:
-        """Waits until the clients' rack knows no leader there."""
+        """Wait until the clients' rack knows no leader on these brokers; return the seconds."""
         return wait_until(
             "other leaders", lambda: not self.fleet.known(self.home).led_by([*brokers, -1]), SETTLE_SECONDS_MAX
         )
@@ -104,7 +104,7 @@ class Story:
             found.said.append(f"all in sync after {self.in_sync():.1f} s")
 
     def restart_all(self, at_once: int) -> None:
-        """Rack by rack, and in each some brokers at once, of which no partition has two replicas; then the controllers."""
+        """Restart the brokers rack by rack, some of a rack at once, none of which share a partition; then the controllers."""
         fleet = self.fleet
         began, longest = time.monotonic(), 0.0
         with self.stretch("rolling restart of all") as found:
@@ -154,7 +154,7 @@ class Story:
 
 
 def measure(story: Story, arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """The whole story; what the two clients have seen."""
+    """Run the whole story; return the figures of the two clients."""
     fleet = story.fleet
     story.begin(arguments.topics, arguments.partitions)
     with story.stretch("idle"):
@@ -249,7 +249,7 @@ def main() -> None:
         story = Story(fleet)
         try:
             seen, reader = measure(story, arguments)
-        finally:  # what was measured until a failure is worth its time, too
+        finally:  # keep what was measured before a failure
             print("\n".join(page(arguments, story, seen, reader, clock)), file=arguments.out, flush=True)
 
 

@@ -62,14 +62,14 @@ class Cable:
             self._under_way.append((now_s + self._delay_s, target, frame))
 
     def arrived(self, now_s: float) -> Iterator[tuple[int, bytes]]:
-        """The rack and the frame of each that is due."""
+        """Yield the rack and the frame of each arrival that is due."""
         while self._under_way and self._under_way[0][0] <= now_s:
             _, target, frame = self._under_way.popleft()
             if target not in self.cut:
                 yield target, frame
 
     def wait_s(self, now_s: float) -> float | None:
-        """Until the next one is due; None if there is none."""
+        """Return the seconds until the next arrival is due; None if there is none."""
         return max(0.0, self._under_way[0][0] - now_s) if self._under_way else None
 
 
@@ -90,7 +90,7 @@ def carry(cable: Cable, devices: Iterable[str]) -> None:
     control = sys.stdin.fileno()
     print("ready", flush=True)
     while True:
-        # Not epoll, whose timeouts are whole milliseconds.
+        # select and not epoll, whose timeouts are whole milliseconds
         ready, _, _ = select.select([*by_descriptor, control], [], [], cable.wait_s(time.monotonic()))
         if control in ready:
             line = sys.stdin.readline()
@@ -107,7 +107,7 @@ def carry(cable: Cable, devices: Iterable[str]) -> None:
         for rack, frame in cable.arrived(time.monotonic()):
             try:
                 uplinks[rack].send(frame)
-            except OSError:  # no room, or the rack's device is gone
+            except OSError:  # the rack's device has no room, or is gone
                 cable.lost += 1
 
 

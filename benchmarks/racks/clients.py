@@ -21,14 +21,14 @@ from benchmarks.racks.network import RackNetwork
 
 Options = dict[str, Any]
 VALUE_BYTES = 100
-#: A record that is not acknowledged by then counts as lost time, and is not waited for any longer.
+#: The time after which an unacknowledged record counts as lost, and is not waited for any longer.
 MESSAGE_SECONDS_MAX = 60
 END_SECONDS_MAX = MESSAGE_SECONDS_MAX + 30
 POLL_SECONDS = 0.1
 
 
 class Client:
-    """A client's process, which begins at once."""
+    """The process of a client, which begins at once."""
 
     def __init__(self, network: RackNetwork, rack: int, name: str, options: Options) -> None:
         command = [sys.executable, "-m", "benchmarks.racks.clients", name, json.dumps(options)]
@@ -36,7 +36,7 @@ class Client:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def figures(self) -> Any:
-        """What it has seen; it ends with that."""
+        """End the client; return what it has measured."""
         said, _ = self._process.communicate("\n", timeout=END_SECONDS_MAX)
         if self._process.returncode:
             raise RuntimeError(f"a client ended with {self._process.returncode}")
@@ -52,8 +52,9 @@ def has_ended(wait_s: float = 0) -> bool:
 
 
 def load(o: Options) -> dict[str, Any]:
-    """`rate` records a second, each to the next partition. By record: when it was due (ns of the monotonic clock), and how many ms later
-    it was acknowledged; None for never."""
+    """Write `rate` records a second, each to the next partition. Return for each record the time when it was due (ns of the
+    monotonic clock), and the ms until its acknowledgement, None if it had none.
+    """
     producer = Producer(
         {
             "bootstrap.servers": o["bootstrap"],
@@ -91,8 +92,9 @@ def load(o: Options) -> dict[str, Any]:
 
 
 def read(o: Options) -> dict[str, Any]:
-    """Reads all partitions of the topics. By look, one a second: when (ns of the monotonic clock), records so far, and from which broker
-    how many partitions are read."""
+    """Read all partitions of the topics. Return for each second the time (ns of the monotonic clock), the number of records so
+    far, and how many partitions are read from each broker.
+    """
     looks: list[tuple[int, int, dict[str, int]]] = []
     count = 0
 

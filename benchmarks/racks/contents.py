@@ -14,7 +14,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.builder import build_batch
 
 RECORDS, RECORD_BYTES = 10, 1_000
-#: Partitions that one request names.
+#: The number of partitions in one request.
 AT_ONCE = 500
 IN_SYNC_SECONDS_MAX = 180
 WRITTEN_AT_ONCE = 100
@@ -29,7 +29,7 @@ def topic_names(count: int) -> list[str]:
 
 
 def create(fleet: Fleet, names: Sequence[str], partitions: int, replicas: int) -> None:
-    """Some topics after the others: all nodes replay the records of all partitions, and the processors are shared by all nodes."""
+    """Create the topics, some at a time: all nodes replay the records of all partitions, and share the same processors."""
     size = max(1, AT_ONCE // partitions)
     for begin in range(0, len(names), size):
         new = [
@@ -38,7 +38,7 @@ def create(fleet: Fleet, names: Sequence[str], partitions: int, replicas: int) -
         ]
         request = CreateTopicsRequest(new, TIMEOUT_MS, False)
         for each in fleet.request(request, CREATE_VERSION, fleet.brokers[0]).topics:
-            # A first attempt may have been lost on its way back.
+            # The first attempt may have succeeded, and its response may have been lost.
             if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise RuntimeError(f"topic {each.name}: {each.error_message}")
         wait_in_sync(fleet, names[begin : begin + size], partitions)
@@ -53,7 +53,9 @@ def wait_in_sync(fleet: Fleet, names: Sequence[str], partitions: int) -> None:
 
 
 def fill(fleet: Fleet) -> None:
-    """One batch in each partition, acknowledged by all replicas in sync. Some leaders at once: all replicas wait for the disk."""
+    """Write one batch into each partition, acknowledged by all replicas in sync. Several leaders work at once, because all
+    replicas wait for the disk.
+    """
     batch = build_batch([(None, bytes(RECORD_BYTES), int(time.time() * 1000))] * RECORDS)
     missing = set(fleet.known(1).partitions)
     for _ in range(ROUNDS_MAX):
@@ -63,7 +65,7 @@ def fill(fleet: Fleet) -> None:
             missing.difference_update(_written(fleet, dict(some), batch))
         if not missing:
             return
-        time.sleep(1)  # leaders that are not known everywhere yet
+        time.sleep(1)  # some leaders are not known everywhere yet
     raise TimeoutError(f"{len(missing)} partitions take no records")
 
 
@@ -78,7 +80,7 @@ def _by_leader(fleet: Fleet, wanted: set[tuple[str, int]]) -> dict[int, list[tup
 def _written(
     fleet: Fleet, by_leader: Mapping[int, Sequence[tuple[str, int]]], batch: bytes
 ) -> Iterator[tuple[str, int]]:
-    """What the leaders have acknowledged of their partitions."""
+    """Yield the partitions whose leader has acknowledged the batch."""
     portions = max(map(len, by_leader.values()))
     with ExitStack() as closing:
         connections = {broker: closing.enter_context(fleet.connection(broker)) for broker in by_leader}

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-#: A produce counts as available if it was acknowledged so soon.
+#: The time within which a Produce has to be acknowledged to count as available.
 IN_TIME_MS = 1_000
 
 
 @dataclass(frozen=True)
 class Availability:
-    """What became of the records that were due in a stretch."""
+    """The acknowledgements of the records that were due in a stretch."""
 
     due: int
     in_time: int
@@ -28,13 +28,13 @@ class Availability:
 
 
 def availability(found: Mapping[str, Any], begin_ns: int, end_ns: int) -> Availability | None:
-    """Return what `clients.load` found of the records that were due between both times; None if none was due."""
+    """Return the figures of `clients.load` for the records that were due between the two times; None if none was due."""
     every = [delay for at, delay in zip(found["sent_ns"], found["delays_ms"], strict=True) if begin_ns <= at < end_ns]
     if not every:
         return None
     acked = sorted(delay for delay in every if delay is not None)
     in_time = sum(delay <= IN_TIME_MS for delay in acked)
-    # One that was never acknowledged is the longest of all.
+    # a record that was never acknowledged counts as the slowest
     ranked = [*acked, *[float("inf")] * (len(every) - len(acked))]
     return Availability(
         len(every), in_time, len(every) - len(acked), *(ranked[int(q * (len(ranked) - 1))] for q in (0.5, 0.99, 1.0))
@@ -42,7 +42,7 @@ def availability(found: Mapping[str, Any], begin_ns: int, end_ns: int) -> Availa
 
 
 def near_share(looks: Sequence[tuple[int, int, Mapping[str, int]]], near: Sequence[int]) -> float | None:
-    """The share of partitions, at the last look that had any, that are read from a broker of `near`."""
+    """Return the share of partitions that are read from a broker of `near`, at the last look that had any."""
     for _, _, brokers in reversed(looks):
         if total := sum(brokers.values()):
             return sum(count for broker, count in brokers.items() if int(broker) in near) / total
@@ -51,12 +51,13 @@ def near_share(looks: Sequence[tuple[int, int, Mapping[str, int]]], near: Sequen
 
 @dataclass
 class Stretch:
-    """A part of the story: from when to when, what the nodes used of a processor, and what it says itself."""
+    """A part of the story: its begin and end, the CPU share and memory of the nodes, and its own text."""
 
     name: str
     begin_ns: int
     end_ns: int = 0
-    #: By node: the share of a core, MB of private memory at the end, and ms of the longest turn, from the end of the stretch before on.
+    #: For each node: the share of a core, the MB of private memory at the end, and the longest turn in ms, since the end of the
+    #: stretch before.
     cpu: dict[int, float] = field(default_factory=dict)
     memory: dict[int, float] = field(default_factory=dict)
     turns: dict[int, float] = field(default_factory=dict)

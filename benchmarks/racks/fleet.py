@@ -29,9 +29,9 @@ from ottla.protocol.messages.shared_structs import PartitionIndex
 CONTROLLERS = (901, 902, 903)
 BROKER_PORT, CONTROLLER_PORT, ADMIN_PORT = 9000, 10_000, 11_000
 METADATA_VERSION = 12
-#: Controllers have a machine of their own where brokers are many, and here not even a core.
+#: Where there are many brokers, controllers would have a machine of their own; here they have not even a core.
 CONTROLLER_NICE = -10
-#: So many start at once: more only wait for the processors.
+#: The number of nodes that start at once: more would only wait for the processors.
 AT_ONCE = 8
 LOOK_SECONDS = 0.5
 ADMIN_SECONDS_MAX = 20
@@ -69,7 +69,7 @@ class Known:
 
 
 class Fleet:
-    """Use it as a context manager: at its end all nodes are killed, and their files removed."""
+    """The nodes of the cluster, as a context manager: at its end all nodes are killed, and their files removed."""
 
     def __init__(self, network: RackNetwork, brokers: int, directory: str, properties: dict[str, str]) -> None:
         self.network, self.directory = network, directory
@@ -94,7 +94,7 @@ class Fleet:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def add(self, node_id: int, rack: int) -> None:
-        """A node that does not run yet."""
+        """Add a node, which is not started yet."""
         broker, controller, admin = (base + node_id for base in (BROKER_PORT, CONTROLLER_PORT, ADMIN_PORT))
         self.members[node_id] = Member(
             LocalNode(node_id, broker, controller, admin, os.path.join(self.directory, str(node_id))), rack
@@ -103,7 +103,7 @@ class Fleet:
     # -- Processes ---------------------------------------------------------------------------------------------------
 
     def start(self, node_ids: Sequence[int]) -> float:
-        """Some at a time; returns the seconds until all of them serve."""
+        """Start the nodes, some at a time; return the seconds until all of them serve."""
         began, waiting = time.monotonic(), list(node_ids)
         while waiting:
             some, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
@@ -119,15 +119,15 @@ class Fleet:
         return time.monotonic() - began
 
     def start_first(self) -> float:
-        """The controllers at once, because none of them serves without a second one."""
+        """Start all controllers at once, because none of them serves without a second one."""
         return self.start(CONTROLLERS) + self.start(self.brokers)
 
     def stop(self, node_ids: Sequence[int]) -> None:
-        """In order: their leaders are handed over before."""
+        """Stop the nodes by a controlled shutdown, which hands over their leaders first."""
         self._end(node_ids, signal.SIGTERM)
 
     def lose(self, node_id: int) -> None:
-        """It is killed, and its disk gone."""
+        """Kill the node, and remove its disk."""
         self._end([node_id], signal.SIGKILL)
         shutil.rmtree(self.members[node_id].node.dir)
 
@@ -175,7 +175,7 @@ class Fleet:
         return [node_id for node_id, member in self.members.items() if not member.is_controller]
 
     def of_rack(self, rack: int) -> list[int]:
-        """The brokers there that run."""
+        """Return the running brokers of the rack."""
         return [each for each in self.running if self.members[each].rack == rack and each not in CONTROLLERS]
 
     def bootstrap(self, rack: int) -> str:
@@ -184,7 +184,7 @@ class Fleet:
 
     @contextmanager
     def connection(self, broker: int) -> Iterator[BlockingConnection]:
-        """A connection from within the broker's rack.
+        """Open a connection from within the broker's rack.
 
         Raises:
             OSError: it cannot be reached.
@@ -198,7 +198,7 @@ class Fleet:
             found.close()
 
     def request(self, message: object, version: int, broker: int) -> Any:
-        """The response of that broker.
+        """Return the response of that broker.
 
         Raises:
             OSError: it does not respond.
@@ -207,7 +207,7 @@ class Fleet:
             return connection.call(message, version)
 
     def active_controller(self, rack: int) -> int:
-        """The one that a broker of that rack knows; -1 without one."""
+        """Return the active controller that a broker of that rack knows; -1 if it knows none."""
         asked = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])])
         try:
             (topic,) = self.request(asked, 0, self.of_rack(rack)[0]).topics
@@ -216,7 +216,7 @@ class Fleet:
         return -1 if topic.partitions[0].error_code else int(topic.partitions[0].leader_id)
 
     def known(self, rack: int, names: Sequence[str] | None = None) -> Known:
-        """The partitions of these topics, for None of all that are not internal, as a broker of that rack knows them."""
+        """Return the partitions of these topics, or of all that are not internal, as a broker of that rack knows them."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         found: MetadataResponse = self.request(asked, METADATA_VERSION, self.of_rack(rack)[0])
@@ -234,16 +234,16 @@ class Fleet:
         return [process.pid for process in found if process is not None]
 
     def cpu(self) -> dict[int, tuple[int, float]]:
-        """The process of each node and its CPU seconds so far, by node."""
+        """Return the process id and the CPU seconds so far of each node."""
         pids = {node_id: self.pids([node_id])[0] for node_id in self.running}
         return {node_id: (pid, cpu_seconds([pid])) for node_id, pid in pids.items()}
 
     def memory(self) -> dict[int, float]:
-        """Private megabytes of each process, by node."""
+        """Return the private megabytes of each node's process."""
         return {node_id: private_megabytes(self.pids([node_id])) for node_id in self.running}
 
     def longest_turns(self) -> dict[int, float]:
-        """By node, for how many ms its event loop was late at most since the last time that this was asked."""
+        """Return for each node the longest delay of its event loop in ms since the last call."""
         return {node_id: self._longest_turn(node_id) for node_id in self.running}
 
     def _longest_turn(self, node_id: int) -> float:
@@ -263,7 +263,7 @@ class Fleet:
 
 
 def wait_until(what: str, is_so: Callable[[], bool], seconds: float) -> float:
-    """Returns the seconds that it took. An OSError counts as not yet. Raises TimeoutError if it is not so in time."""
+    """Wait until `is_so` returns True; return the seconds. An OSError counts as False. Raises TimeoutError after `seconds`."""
     began = time.monotonic()
     while True:
         try:

@@ -16,7 +16,9 @@ END_SECONDS_MAX = 10
 
 
 class RackNetwork:
-    """`with RackNetwork(3, delay_ms=1, loss=0.001) as network`: all of it is removed at the end."""
+    """The racks' network, for use as `with RackNetwork(3, delay_ms=1, loss=0.001) as network`. All of it is removed at
+    the end.
+    """
 
     def __init__(self, racks: int, *, delay_ms: float, loss: float) -> None:
         self.racks = range(1, racks + 1)
@@ -34,7 +36,7 @@ class RackNetwork:
 
     @contextmanager
     def inside(self, rack: int) -> Iterator[None]:
-        """What this thread connects or starts meanwhile is in that rack."""
+        """Run the body in that rack: sockets and processes of this thread belong to its network."""
         enter(self._descriptors[rack])
         try:
             yield
@@ -42,7 +44,9 @@ class RackNetwork:
             enter(self._home)
 
     def cut(self, *racks: int) -> None:
-        """These racks lose all that they send to others, and get nothing; connections stay open. Without any all is mended."""
+        """Cut these racks off: their frames to and from other racks are lost, and connections stay open. Without racks all are
+        connected again.
+        """
         cable = self._cable
         assert cable is not None and cable.stdin is not None
         cable.stdin.write(f"{' '.join(map(str, racks))}\n")

@@ -1,7 +1,7 @@
-"""What happens to the cluster, as data: a row is a name, what is made ready before, what happens, and what is put away after.
+"""What happens to the cluster, as data: a row is a name, a preparation, the accident itself, and a clean-up.
 
-To strike returns when the accident is over, with what it was in words. What it needs of clients waits from `prepare` on, so that
-their start is not part of it.
+`strike` returns when the accident is over, and returns its description. Its clients are started by `prepare` and wait, so that
+their start is not part of the accident.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from benchmarks.steady.clients import Child
 from benchmarks.steady.target import Target, wait
 from ottla.protocol.records.builder import build_batch
 
-#: A client's process of Python makes 150 handshakes a second.
+#: One client process in Python makes 150 handshakes a second.
 TLS_PROCESSES = 4
 #: A batch of 800 records of 1 KB, below the 1 MB that a server takes.
 RECORDS, RECORD_BYTES = 800, 1_000
-#: The least that Kafka 4 takes, and the most of the log that is compacted: its active segment stays as it is.
+#: The smallest segment that Kafka 4 accepts; and that of the compacted log, which is so large that its active segment stays.
 SMALL_SEGMENT_BYTES, SEGMENT_BYTES = 1 << 20, 64 << 20
 SEGMENTS_MIN = 16
-#: Each key of the topic that is compacted is written so often.
+#: The number of versions of each key in the compacted topic.
 KEY_VERSIONS = 10
 COMPACTED = 0.3
-#: Of accidents that go on until they are ended.
+#: The length of accidents that go on until they are ended.
 LASTING_SECONDS = 10.0
-#: A node that was killed stays away so long.
+#: The time for which a killed node stays away.
 AWAY_SECONDS = 5.0
 PARTITIONS = 6
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the accidents are; by default so that both servers take a quarter of an hour."""
+    """The sizes of the accidents. With the defaults both servers take a quarter of an hour."""
 
     catch_up_gb: float = 1.0
     read_gb: float = 2.0
@@ -48,9 +48,9 @@ class Sizes:
     connections: int = 500
 
 
-#: What the goals name.
+#: The sizes that the goals name.
 FULL = Sizes(catch_up_gb=10.0, read_gb=5.0, compacted_gb=10.0)
-#: To see that a row runs.
+#: Sizes for a check that each row runs.
 SHORT = Sizes(0.05, 0.1, 0.05, 30, 6, 10, 20, 50)
 
 
@@ -67,7 +67,7 @@ class Scene:
         self.children.append(Child(name, options))
 
     def lasting(self, seconds: float = LASTING_SECONDS) -> list[Any]:
-        """Lets the children work for that time; returns their figures."""
+        """Let the children work for that time; return their figures."""
         for each in self.children:
             each.begin()
         time.sleep(seconds)
@@ -82,17 +82,17 @@ class Scene:
 
 @dataclass(frozen=True)
 class Accident:
-    """A row; its name has the sizes in braces."""
+    """A row. Its name has the sizes in braces."""
 
     name: str
     strike: Callable[[Scene], str]
     prepare: Callable[[Scene], None] = lambda scene: None
-    #: The topics that it has made, which are deleted after.
+    #: The topics that the accident creates; they are deleted after it.
     topics: tuple[str, ...] = ()
 
 
 def batches(gigabytes: float, partition: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The same batch again and again, of records that do not compress."""
+    """Yield the same batch again and again, of records that do not compress."""
     batch = build_batch([(None, os.urandom(RECORD_BYTES), now_ms()) for _ in range(RECORDS)])
     return ((partition, batch) for _ in range(max(1, round(gigabytes * 1e9 / len(batch)))))
 
@@ -154,7 +154,7 @@ def strike_creation(scene: Scene) -> str:
 
 
 def prepare_deletion(scene: Scene) -> None:
-    """Each partition has a record, and so its files."""
+    """Write a record into each partition, which creates its files."""
     assignment = everywhere(scene)
     scene.target.create("doomed", assignment)
     batch = raw.one_record_batch(b"first")
@@ -189,7 +189,7 @@ def strike_reassignment(scene: Scene) -> str:
 
 
 def prepare_compaction(scene: Scene) -> None:
-    """Each key KEY_VERSIONS times."""
+    """Write each key KEY_VERSIONS times."""
     leader = scene.target.cast.leader
     each = round(scene.sizes.compacted_gb * 1e9 / SEGMENTS_MIN)
     segment_bytes = min(max(each, SMALL_SEGMENT_BYTES), SEGMENT_BYTES)
@@ -233,7 +233,7 @@ def strike_retention(scene: Scene) -> str:
 
 
 def prepare_catch_up(scene: Scene) -> None:
-    """The follower is stopped, and misses the size."""
+    """Stop the follower, and write the size that it will have to catch up."""
     target, cast = scene.target, scene.target.cast
     leaders = [cast.leader, cast.controller]
     missed = [[leaders[number % 2], leaders[(number + 1) % 2], cast.follower] for number in range(PARTITIONS)]

@@ -1,7 +1,8 @@
-"""The clients of `make bench ARGS=steady`, each in a process of its own: the load that is measured, and those that are an accident themselves.
+"""The clients of `make bench ARGS=steady`, each in a process of its own: the measured load, and clients that are an accident
+themselves.
 
 A child prints a line when it is ready, begins at the first line of its input, goes on until the second, and prints its figures.
-Those that are an accident are nice then: they would run on other machines.
+Clients that are an accident get a low priority (nice), because they would run on other machines.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from benchmarks.end_to_end import exchanged
 from benchmarks.steady.group import rebalancing
 
 Options = dict[str, Any]
-#: A tenth of a server's claim to a core.
+#: The nice value with a tenth of a server's share of a core.
 NICE = 10
 END_SECONDS_MAX = 120
 
@@ -42,7 +43,7 @@ class Child:
         self._write_line()
 
     def stop(self) -> None:
-        """Asks the client to end; `figures` waits until it has."""
+        """Ask the client to end; `figures` waits until it has."""
         self._write_line()
 
     def _write_line(self) -> None:
@@ -51,7 +52,7 @@ class Child:
         self._process.stdin.flush()
 
     def figures(self) -> Any:
-        """What a child that was stopped prints. Raises TimeoutExpired if it does not end."""
+        """Return what a stopped child prints. Raises TimeoutExpired if it does not end."""
         out, _ = self._process.communicate(timeout=END_SECONDS_MAX)
         if self._process.returncode:
             raise RuntimeError(f"a client ended with {self._process.returncode}")
@@ -66,7 +67,7 @@ class Child:
 
 
 def has_ended() -> bool:
-    """Whether the second line of the input is there."""
+    """Return whether the second line of the input has come."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
@@ -77,20 +78,20 @@ def begun(nice: int = NICE) -> None:
 
 
 def load(o: Options) -> dict[str, Any]:
-    """Messages at `rate`: when each was sent (ns of the monotonic clock), and its delay in ms."""
+    """Send messages at `rate`; return when each was sent (ns of the monotonic clock), and its delay in ms."""
     begun(nice=0)
     found = exchanged({**o, "security": {"log_level": 2}}, lambda _: has_ended())
     return {"sent": found.sent, "sent_ns": found.sent_ns, "delays_ms": found.delays_ms}
 
 
 def arrive(o: Options) -> dict[str, float]:
-    """New TLS connections at `rate`, each with a complete handshake and one response."""
+    """Make new TLS connections at `rate`, each with a complete handshake and one response."""
     begun()
     return handshakes_until(has_ended, (o["host"], o["port"]), o["ca"], o["rate"])
 
 
 def read_again(o: Options) -> dict[str, float]:
-    """Reads one partition from its beginning, again and again, until it is ended and has `bytes`."""
+    """Read one partition from its beginning, again and again, until it is ended and has read `bytes`."""
     conn = socket.create_connection((o["host"], o["port"]))
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     reading, offset, got = raw.Reading(conn, o["topic"]), 0, 0
@@ -109,7 +110,7 @@ def read_again(o: Options) -> dict[str, float]:
 
 
 def group(o: Options) -> dict[str, float]:
-    """A classic group of `members` that rebalances again and again."""
+    """Run a classic group of `members` that rebalances again and again."""
     return asyncio.run(rebalancing(o, begun, has_ended))
 
 

@@ -1,8 +1,8 @@
 """`make bench ARGS=steady`: the p99 of 500 messages/s of three nodes, quiet and beside each accident, for Ottla and for Apache Kafka.
 
-One cluster at a time, all accidents at each: both together do not fit into two cores. Before each accident the same load is
-measured quiet; what its messages wait for counts from the accident's begin until it is over, SUDDEN_SECONDS at least. The table
-goes to standard output and to --out after every row, so that a run that is ended has what it measured.
+The clusters run one after the other, each with all accidents: both together do not fit into two cores. Before each accident the
+same load is measured quiet. The delays of messages count from the begin of the accident until its end, for SUDDEN_SECONDS at
+least. The table goes to standard output and to --out after every row, so that an interrupted run keeps its results.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tools.apache_kafka import VERSION
 from tools.apache_kafka import missing as kafka_missing
 
 RATE = 500
-#: Until the load's consumer and producer have what they need.
+#: The time until the load's consumer and producer are connected.
 LOAD_SECONDS = 4.0
 QUIET_SECONDS = 8.0
 SUDDEN_SECONDS = 5.0
-#: After a preparation, and after what was put away.
+#: The pause after a preparation and after a clean-up.
 SETTLE_SECONDS = 2.0
-#: A JVM compiles what it has run often.
+#: The warm-up: a JVM compiles code that has run often.
 WARM_SECONDS = {"ottla": 5.0, "kafka": 25.0}
 WARM, WARM_GB = "warm", 0.3
-#: Both servers look so often at what is to be cleaned, deleted and removed: the defaults are up to five minutes.
+#: Both servers look for work of the cleaner, retention and removal this often; the defaults are up to five minutes.
 PROPERTIES = {
     "log.cleaner.backoff.ms": "1000",
     "log.initial.task.delay.ms": "1000",
@@ -48,7 +48,7 @@ NAMES = {"ottla": "Ottla", "kafka": f"Apache Kafka {VERSION}"}
 
 
 class Cluster:
-    """The target under test, which is made once more if an accident was too much for it."""
+    """The cluster under test, which is started again if an accident was too much for it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Cluster:
 
 @contextmanager
 def load_of(target: Target) -> Iterator[Child]:
-    """The load, under way when this begins."""
+    """Run the load, which is under way when the body begins."""
     child = Child(
         "load",
         {"bootstrap": target.server.bootstrap, "topic": LOAD, "partitions": 1, "rate": RATE},
@@ -96,7 +96,7 @@ def warm_up(target: Target, seconds: float) -> None:
 
 
 def measure(target: Target, accident: Accident, sizes: Sizes) -> Outcome:
-    """One accident at a cluster that is whole before and after it."""
+    """Measure one accident at a cluster that is healthy before and after it."""
     target.wait_in_sync()
     target.cast_for_load()
     scene = Scene(target, sizes)
@@ -123,7 +123,7 @@ def measure(target: Target, accident: Accident, sizes: Sizes) -> Outcome:
 
 
 def measured(cluster: Cluster, accident: Accident, sizes: Sizes) -> Outcome:
-    """An accident that fails is a row that says so, and the next one gets a cluster of its own."""
+    """Measure an accident. If it fails, its row says so, and the next accident gets a new cluster."""
     try:
         return measure(cluster.target(), accident, sizes)
     except Exception as failure:
@@ -142,7 +142,7 @@ def report(server: str, name: str, outcome: Outcome) -> None:
 
 
 def page(began: str, sizes: Sizes, clock: MachineTime, names: list[str], runs: list[Run]) -> str:
-    """The table under what has to be known before it is believed."""
+    """Return the page: the conditions of the run, and the table."""
     given = f"a node misses {sizes.catch_up_gb:g} GB, a consumer reads {sizes.read_gb:g} GB at least, {sizes.compacted_gb:g} GB are compacted"
     head = (
         f"{began}, {os.cpu_count()} cores for servers and clients, one cluster of three nodes at a time; {RATE} messages/s, replication "

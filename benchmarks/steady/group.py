@@ -1,6 +1,7 @@
 """A classic group whose leader joins again whenever it is stable, so that all members do: JoinGroup, SyncGroup, Heartbeat.
 
-The members behave as the Java client does: they learn of a rebalance by a heartbeat, 3 s apart, and send all the rest at once.
+The members behave as the Java client does: they learn of a rebalance by one of their heartbeats, every 3 s, and send all other
+requests at once.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION = 9, 5, 4
 HEARTBEAT_SECONDS = 3.0
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
-#: The subscription of a member to no topics, version 0: the group is what costs, not what it reads.
+#: The subscription of a member, version 0, which names no topics: the group is measured, not what it reads.
 SUBSCRIPTION = bytes(2 + 4 + 4)
-#: About what ten partitions of a topic take.
+#: An assignment with the bytes of about ten partitions.
 ASSIGNMENT = bytes(100)
 STABLE_SECONDS_MAX = 120
 SPARE_FILES = 200
 LOOK_SECONDS = 0.02
-#: What a member meets while it joins; whatever else there is comes from a coordinator that is not ready.
+#: The errors that a member meets while it joins. Every other error comes from a coordinator that is not ready.
 EXPECTED = (
     ErrorCode.NONE,
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -44,7 +45,7 @@ class ClassicMember(Connection):
 
     def __init__(self, group_id: str) -> None:
         self.group_id, self.id = group_id, ""
-        #: Of the group whose stable member it is; -1 while it joins.
+        #: The generation in which the member is stable; -1 while it joins.
         self.generation = -1
         self.is_leader = False
         self.joins_again = asyncio.Event()
@@ -58,7 +59,7 @@ class ClassicMember(Connection):
             self.generation = -1
 
     async def joined(self) -> int:
-        """Returns the generation once the member has its part, -1 if it has to join again."""
+        """Return the generation once the member has its assignment, -1 if it has to join again."""
         request = JoinGroupRequest(self.group_id, SESSION_MS, REBALANCE_MS, self.id, None, "consumer")
         request.protocols = [ClassicProtocol("range", SUBSCRIPTION)]
         answer = await self.request(ApiKey.JOIN_GROUP, request, JOIN_VERSION)
@@ -72,7 +73,7 @@ class ClassicMember(Connection):
         return -1 if await self.failed(answer.error_code) else generation
 
     async def beat(self) -> None:
-        """Returns when the member has to join again."""
+        """Send heartbeats; return when the member has to join again."""
         while True:
             try:
                 await asyncio.wait_for(self.joins_again.wait(), HEARTBEAT_SECONDS)
@@ -89,12 +90,12 @@ class ClassicMember(Connection):
         if error == ErrorCode.UNKNOWN_MEMBER_ID:
             self.id = ""
         elif error not in EXPECTED:
-            await asyncio.sleep(0.2)  # the coordinator loads, or its topic is being created
+            await asyncio.sleep(0.2)  # the coordinator is loading, or its topic is being created
         return error != ErrorCode.NONE
 
 
 async def stable(members: list[ClassicMember], after: int) -> int:
-    """Waits until all members have their parts in one generation after that one, and returns it."""
+    """Wait until all members are stable in one generation after `after`, and return it."""
     until = time.monotonic() + STABLE_SECONDS_MAX
     while time.monotonic() < until:
         generations = {each.generation for each in members}
@@ -107,12 +108,14 @@ async def stable(members: list[ClassicMember], after: int) -> int:
 async def rebalancing(
     options: dict[str, Any], begun: Callable[[], None], has_ended: Callable[[], bool]
 ) -> dict[str, float]:
-    """A stable group of `members` at the coordinator's `port`; from when it has begun until it has ended the leader joins again and again."""
+    """Make a stable group of `members` at the coordinator's `port`. Between `begun` and `has_ended` its leader joins again and
+    again.
+    """
     allow_files(options["members"] + SPARE_FILES)
     members = [ClassicMember(options["group"]) for _ in range(options["members"])]
     tasks = [asyncio.create_task(each.run(options["port"])) for each in members]
     generation = await stable(members, 0)
-    await asyncio.to_thread(begun)  # heartbeats go on
+    await asyncio.to_thread(begun)  # heartbeats are sent meanwhile
     count, begin = 0, time.perf_counter()
     while not has_ended():
         next(each for each in members if each.is_leader).joins_again.set()

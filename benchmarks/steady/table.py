@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: A p99 beside an accident, to that of a quiet cluster.
+#: The goal for the ratio of the p99 beside an accident to that of a quiet cluster.
 GOAL = 2.0
-#: In a row with more of it than this the hypervisor decides about the figures.
+#: Above this share of stolen time the figures of a row depend on the hypervisor.
 STOLEN_PERCENT_MAX = 10
 
 
@@ -29,11 +29,11 @@ class Outcome:
 
     quiet: Delays | None = None
     beside: Delays | None = None
-    #: Sent, and never read.
+    #: Messages that were sent and never read.
     lost: int = 0
     seconds: float = 0.0
     stolen_percent: float = 0.0
-    #: What the accident was, or why there are no figures.
+    #: A description of the accident, or the reason why there are no figures.
     text: str = ""
 
 
@@ -46,18 +46,18 @@ class Run:
 
     @property
     def quiet_p99(self) -> float | None:
-        """The median of what was before each accident: one such stretch alone says little."""
+        """Return the median of the quiet stretches before all accidents: a single stretch says little."""
         found = [each.quiet.p99 for each in self.outcomes.values() if each.quiet is not None]
         return statistics.median(found) if found else None
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that this share of all is not above. Raises IndexError of an empty sequence."""
+    """Return the value that is not below this share of all values. Raises IndexError if there are none."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def delays(found: dict[str, Any], begin_ns: int, end_ns: int) -> Delays | None:
-    """Returns the delays of messages that the load sent in [begin_ns, end_ns), by their first arrival; None if there are none."""
+    """Return the delays of messages that the load sent in [begin_ns, end_ns), by their first arrival; None if there are none."""
     first: dict[int, float] = {}
     for sent_ns, delay_ms in zip(found["sent_ns"], found["delays_ms"], strict=True):
         if begin_ns <= sent_ns < end_ns:
@@ -69,12 +69,12 @@ def delays(found: dict[str, Any], begin_ns: int, end_ns: int) -> Delays | None:
 
 
 def lost(found: dict[str, Any]) -> int:
-    """How many messages were sent and never read."""
+    """Return the number of messages that were sent and never read."""
     return int(found["sent"]) - len(set(found["sent_ns"]))
 
 
 def table(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
-    """One line an accident; the first has the quiet clusters."""
+    """Return one line for each accident; the first line has the quiet clusters."""
     heads = ["beside"]
     for run in runs:
         heads += [f"{run.server}: p99; max", "of quiet", "what it was"]
@@ -88,7 +88,7 @@ def table(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
 
 
 def missed(runs: Sequence[Run]) -> list[str]:
-    """The rows of each server that are beyond the goal, or have no figures."""
+    """Return the rows of each server that miss the goal or have no figures."""
     return [
         f"{run.server}: {name}"
         for run in runs
@@ -133,5 +133,5 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits say what one more run would say again."""
+    """Return three digits: another run would change the others."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -40,7 +40,7 @@ NODES = 3
 LOAD = "steady"
 WAIT_SECONDS_MAX = 180
 LOOK_SECONDS = 0.1
-#: Requests of one connection that write under way; a server answers them in their order.
+#: The requests of one connection that are in flight during writes; a server answers them in their order.
 IN_FLIGHT = 4
 METADATA_VERSION = 12
 #: The type of a resource with configs.
@@ -56,7 +56,7 @@ NOT_YET = (
 
 @dataclass(frozen=True)
 class Cast:
-    """The nodes of the load's only partition. The active controller leads nothing of it."""
+    """The roles of the nodes for the load's only partition. The active controller does not lead it."""
 
     leader: int
     follower: int
@@ -81,12 +81,12 @@ class Target:
         self.cast = Cast(0, 0, 0)
 
     def _addresses(self) -> dict[int, tuple[str, int]]:
-        """By node id; both servers have their nodes in the order of their ids."""
+        """Return the addresses by node id; both servers list their nodes in the order of their ids."""
         split = [each.rpartition(":") for each in self.server.bootstrap.split(",")]
         return {number + 1: (host, int(port)) for number, (host, _, port) in enumerate(split)}
 
     def request(self, message: object, api: ApiKey, version: int, node_id: int | None = None) -> Any:
-        """The response of that node, or of the first that responds."""
+        """Return the response of that node, or of the first node that responds."""
         lost: Exception | None = None
         for host, port in self.addresses.values() if node_id is None else [self.addresses[node_id]]:
             try:
@@ -99,7 +99,7 @@ class Target:
     # -- Facts -------------------------------------------------------------------------------------------------------
 
     def controller(self) -> int:
-        """The active one."""
+        """Return the active controller."""
         asked = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])])
         return int(self.request(asked, ApiKey.DESCRIBE_QUORUM, 0).topics[0].partitions[0].leader_id)
 
@@ -108,7 +108,7 @@ class Target:
         return {"host": "127.0.0.1", "port": listener.port, "ca": listener.ca_file}
 
     def size(self, topic: str, node_id: int, partitions: int = 1) -> int:
-        """The bytes of a replica of these partitions on a node; 0 where there is none."""
+        """Return the bytes of a node's replicas of these partitions; 0 where there is none."""
         asked = DescribeLogDirsRequest([TopicNamePartitions(topic, list(range(partitions)))])
         found = self.request(asked, ApiKey.DESCRIBE_LOG_DIRS, 1, node_id)
         return sum(
@@ -119,13 +119,15 @@ class Target:
         )
 
     def has_directories(self, topic: str) -> bool:
-        """Whether any node has one of a partition of it, under whatever name it waits for its removal."""
+        """Return whether any node has a directory of a partition of the topic, also one that waits for its removal under
+        another name.
+        """
         nodes = [self.server.directory / f"node{number}" for number in range(1, NODES + 1)]
         nodes += [self.server.directory / f"node-{number}" / "data" for number in range(1, NODES + 1)]
         return any(entry.name.startswith(f"{topic}-") for each in nodes if each.is_dir() for entry in os.scandir(each))
 
     def group_of(self, node_id: int) -> str:
-        """A group whose coordinator that node is."""
+        """Return a group whose coordinator is that node."""
         wait("a coordinator", lambda: self._coordinator("group") >= 0)
         names = (f"group-{number}" for number in range(GROUP_NAMES_MAX))
         return next(name for name in names if self._coordinator(name) == node_id)
@@ -135,7 +137,9 @@ class Target:
         return -1 if answer.coordinators[0].error_code else int(answer.coordinators[0].node_id)
 
     def metadata(self, node_id: int, topic: str | None = None) -> dict[str, dict[int, Known]]:
-        """What that node knows of a topic, or of all: by name and partition. A topic that it does not know is left out."""
+        """Return what that node knows of a topic, or of all topics, by name and partition. A topic that it does not know is
+        left out.
+        """
         topics = None if topic is None else [MetadataRequestTopic(name=topic)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = self.request(request, ApiKey.METADATA, METADATA_VERSION, node_id)
@@ -151,14 +155,14 @@ class Target:
     # -- Topics ------------------------------------------------------------------------------------------------------
 
     def create(self, topic: str, assignment: Sequence[Sequence[int]], **configs: object) -> None:
-        """Waits until all replicas are in sync as every node knows it."""
+        """Create the topic, and wait until every node knows that all replicas are in sync."""
         config = {name.replace("_", "."): str(value) for name, value in configs.items()}
         new = NewTopic(topic, len(assignment), replica_assignment=[list(each) for each in assignment], config=config)
         self.admin.create_topics([new], request_timeout=120)[topic].result(150)
         self.wait_known(topic, [sorted(each) for each in assignment])
 
     def wait_known(self, topic: str, assignment: Sequence[Sequence[int]]) -> None:
-        """Waits until every node knows a leader of each partition, and these replicas in sync."""
+        """Wait until every node knows a leader of each partition, and these replicas in sync."""
         wanted = {number: sorted(replicas) for number, replicas in enumerate(assignment)}
 
         def is_known(node_id: int) -> bool:
@@ -170,7 +174,7 @@ class Target:
             wait(f"{topic} on node {node_id}", partial(is_known, node_id))
 
     def delete(self, topic: str) -> None:
-        """Waits until no node knows it."""
+        """Delete the topic, and wait until no node knows it."""
         self.admin.delete_topics([topic], request_timeout=120)[topic].result(150)
         wait(f"the end of {topic}", lambda: not any(self.metadata(node_id, topic) for node_id in self.addresses))
 
@@ -187,7 +191,9 @@ class Target:
         assert not answer.error_code, answer
 
     def write(self, topic: str, leader: int, batches: Iterable[tuple[int, bytes]]) -> None:
-        """Writes partitions and batches to their leader, acknowledged by all replicas. Raises RuntimeError if one is rejected for good."""
+        """Write the batches of partitions to their leader, and wait until all replicas have acknowledged them. Raises
+        RuntimeError if one is rejected for good.
+        """
         waiting = deque[tuple[int, bytes]]()
         with socket.create_connection(self.addresses[leader], timeout=60) as conn:
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -197,7 +203,7 @@ class Target:
                 waiting.append((partition, batch))
 
             def read_one() -> None:
-                """A broker may lead a partition a little later than its metadata says so."""
+                """Read one response. A broker may begin to lead a partition a little later than its metadata says."""
                 error, sent = produce_error(conn, topic), waiting.popleft()
                 if error in NOT_YET:
                     time.sleep(LOOK_SECONDS)
@@ -217,14 +223,14 @@ class Target:
     # -- Nodes -------------------------------------------------------------------------------------------------------
 
     def cast_for_load(self) -> None:
-        """Makes the topic of the load, and says which node has which part."""
+        """Create the topic of the load, and choose the roles of the nodes."""
         controller = self.controller()
         leader, follower = (node_id for node_id in self.addresses if node_id != controller)
         self.cast = Cast(leader, follower, controller)
         self.create(LOAD, [[leader, follower, controller]], min_insync_replicas=2)
 
     def end(self, node_id: int, number: int) -> None:
-        """Sends the signal, and waits until the node's process has ended."""
+        """Send the signal, and wait until the node's process has ended."""
         pid = self.server.pids[node_id - 1]
         os.kill(pid, number)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -239,7 +245,7 @@ class Target:
         self.server.restart(node_id - 1)
 
     def wait_in_sync(self) -> None:
-        """Waits until every node runs, and knows that all replicas of all partitions are in sync."""
+        """Wait until every node runs, and knows that all replicas of all partitions are in sync."""
         for node_id in self.addresses:
             wait("in sync", partial(self._knows_all_in_sync, node_id))
 
@@ -252,13 +258,13 @@ class Target:
 
 
 def produce_error(conn: socket.socket, topic: str) -> int:
-    """Reads one whole response of a Produce for one partition."""
+    """Read one complete response of a Produce for one partition."""
     (size,) = struct.unpack(">i", conn.recv(4, socket.MSG_WAITALL))
     return raw.produce_error(bytes(4) + conn.recv(size, socket.MSG_WAITALL), topic)
 
 
 def wait(what: str, is_so: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX) -> None:
-    """Raises TimeoutError if it is not so in time."""
+    """Wait until `is_so` returns True. Raises TimeoutError after `seconds`."""
     until = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > until:

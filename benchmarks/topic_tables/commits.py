@@ -28,14 +28,14 @@ from ottla.tables.table import Owner
 OWNER = Owner("a-cluster", "an-id", "orders")
 ROWS = 1_000
 HOUR, DAY = 60, 1_440
-#: The last commits before a milestone, whose median counts.
+#: The number of the last commits before a milestone whose median is the figure.
 SAMPLES = 20
 CPU_MS_MAX = {ICEBERG: 200, DELTA: 50}
 METADATA_BYTES_MAX = 1_000_000
 
 
 def figures(milestones: tuple[int, ...]) -> Iterator[Figure]:
-    """Yield the CPU and the time of a commit of each format at each of these numbers of commits."""
+    """Yield the CPU and the time of a commit of each format after each of these numbers of commits."""
     for format_, goal in CPU_MS_MAX.items():
         command = [sys.executable, "-m", "benchmarks.topic_tables.commits", format_, *map(str, milestones)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -87,7 +87,7 @@ def measure(format_: str, milestones: list[int], folder: str) -> Iterator[dict[s
 
 
 def one_file(opened: OpenTables) -> bytes:
-    """A file of rows. All commits take the same bytes, under names of their own."""
+    """Return a file of rows. All commits use the same bytes, under names of their own."""
     import pyarrow as pa
 
     schema = opened.layout.schema
@@ -113,7 +113,7 @@ def maintain(opened: OpenTables, times_ms: list[int]) -> None:
 
 
 def newest_metadata(folder: str) -> int:
-    """The size of Iceberg's newest metadata, 0 without any."""
+    """Return the size of Iceberg's newest metadata; 0 if there is none."""
     found = [(int(file.name[1:].partition(".")[0]), file) for file in Path(folder).rglob("v*.metadata.json")]
     return max(found)[1].stat().st_size if found else 0
 

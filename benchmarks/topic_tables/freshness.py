@@ -21,11 +21,11 @@ from benchmarks.topic_tables.page import Figure
 from ottla.server.config.tables.topic_tables import INTERVAL
 from tools import duck
 
-#: One MB a second.
+#: Records of 1 KB a second, which is 1 MB/s.
 RATE = 1_000
-#: By the seconds of the interval: those of the load, and the goal for the p99.
+#: For each interval in seconds the length of the load, and the goal for the p99.
 INTERVALS = {1: (20, 4), 10: (40, 13), 60: (180, 65)}
-#: Until the first commits have made the table.
+#: The time until the first commits have made the table.
 WARM_SECONDS = 5
 LOOK_SECONDS = 0.1
 

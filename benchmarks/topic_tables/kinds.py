@@ -19,15 +19,15 @@ CURRENCIES, STATES = ("EUR", "USD", "CZK", "PLN"), ("NEW", "PAID", "SENT", "BACK
 
 
 class Kind(NamedTuple):
-    """Records of one kind: which form the table gives them, how many, and the goals, a core of this process alone."""
+    """Records of one kind: their form in the table, their number, and the goals for one core of this process."""
 
     name: str
     form: str
-    #: Makes one value.
+    #: Returns one value.
     value: Callable[[random.Random], bytes]
     schema: Schema | None
     rows: int
-    #: Of MB or rows a second, whichever has a goal; and CPU seconds of a GB of values.
+    #: The goals: MB or rows a second, whichever is set, and CPU seconds of a GB of values.
     mb_per_s_min: float | None = None
     rows_per_s_min: float | None = None
     cpu_per_gb_max: float | None = None
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 class OneSchema:
-    """In place of a client of a registry that has one schema."""
+    """Stands for a client of a registry that has one schema."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -51,7 +51,7 @@ class OneSchema:
 
 
 def words(count: int) -> str:
-    """A text of which zstd makes a third."""
+    """Return a text that zstd compresses to a third."""
     chance = random.Random(5)
     known = ["".join(chance.choices("etaoinshrdlu", k=chance.randrange(2, 9))) for _ in range(500)]
     return " ".join(chance.choices(known, k=count))
@@ -113,7 +113,7 @@ def avro_loose(chance: random.Random) -> bytes:
 
 
 def framed(schema: str, row: dict[str, Any]) -> bytes:
-    """In the wire format of registries."""
+    """Return the row in the wire format of registries."""
     out = io.BytesIO()
     out.write(b"\0" + SCHEMA_ID.to_bytes(4, "big"))
     fastavro.schemaless_writer(out, _PARSED[schema], row)

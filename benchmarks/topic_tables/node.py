@@ -1,4 +1,4 @@
-"""A node beside its topics' tables: what producers notice of them, and how long a gigabyte takes to be caught up."""
+"""A node with topics that are tables: what producers notice of the tables, and how long a table needs to catch up a gigabyte."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ottla.tables.table_location import TableLocation
 RATE = 500
 PARTITIONS = 6
 VALUE_BYTES = 1_000
-#: So many different values: what repeats within a file would be a dictionary of Parquet.
+#: The number of different values: repeated values within a file would become a dictionary of Parquet.
 VARIED = 20_000
 TABLE = {FORMAT: ICEBERG, INTERVAL: "1000"}
 BACKLOG, STEADY, WARM = "backlog", "steady", "warm"
-#: Until the load's consumer and producer have what they need, and without anything beside it.
+#: The time until the load's consumer and producer are connected, and the time of the load alone.
 LOAD_SECONDS, QUIET_SECONDS = 4.0, 10.0
 CATCH_UP_SECONDS_MAX = 300
 TURNS = 3
@@ -34,7 +34,7 @@ TURNS = 3
 
 @contextmanager
 def node() -> Iterator[Server]:
-    """One node, whose process of tables has started already: that takes two seconds once."""
+    """Run one node whose process of tables has started already, because the first start takes two seconds."""
     server = start_ottla(1, tls=False)
     try:
         create(server, WARM, 1, TABLE)
@@ -79,7 +79,7 @@ def beside_catch_up(records: int) -> Iterator[Figure]:
 
 
 def full_speed(records: int) -> Iterator[Figure]:
-    """Yield the rates of a producer without a limit, to topics without and with a table, in turns."""
+    """Yield the rates of a producer without a limit: to topics without and with a table, in turns."""
     rates: dict[str, list[float]] = {"plain": [], "table": []}
     cpu: dict[str, list[float]] = {"plain": [], "table": []}
     behind = list[float]()
@@ -108,7 +108,7 @@ def full_speed(records: int) -> Iterator[Figure]:
 
 
 def produce(server: Server, topic: str, records: int) -> float:
-    """Return MB/s."""
+    """Produce the records; return the MB/s."""
     options = {"bootstrap": server.bootstrap, "topic": topic, "size": VALUE_BYTES, "count": records, "varied": VARIED}
     done = run_load("produce", options)
     assert not done["errors"]
@@ -125,7 +125,7 @@ def set_configs(server: Server, topic: str, configs: dict[str, str]) -> None:
 
     entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
     wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = admin_of(server)  # one that is collected takes its answers with it
+    admin = admin_of(server)  # a client that is garbage-collected loses its pending responses
     for future in admin.incremental_alter_configs([wanted]).values():
         future.result(30)
 
@@ -147,7 +147,7 @@ def tables_of(server: Server) -> Path:
 
 
 def wait_until_it_has(server: Server, topic: str, records: int) -> None:
-    """Wait until a decision about the table has all records. Raises TimeoutError."""
+    """Wait until the table has all records. Raises TimeoutError."""
     location = TableLocation(DirectoryStore(str(tables_of(server))))
     deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
     while time.monotonic() < deadline:
@@ -159,5 +159,5 @@ def wait_until_it_has(server: Server, topic: str, records: int) -> None:
 
 
 def table_cpu(server: Server) -> float:
-    """The CPU seconds of what the node has started: the process of tables alone works here."""
+    """Return the CPU seconds of the node's children, of which only the process of tables works here."""
     return sum(tree_cpu_seconds(pid) for pid in server.pids) - cpu_seconds(server.pids)

@@ -15,7 +15,7 @@ class Figure(NamedTuple):
     unit: str
     at_least: float | None = None
     at_most: float | None = None
-    #: What has to be known beside it.
+    #: A condition of the figure that a reader has to know.
     note: str = ""
 
     @property

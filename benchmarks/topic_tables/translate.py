@@ -1,7 +1,7 @@
 """How fast a leader's records become files of a table: `python -m benchmarks.topic_tables.translate NAME` for one kind of records.
 
-The whole way of a broker's process is measured, in a process of its own: segment files, columns, Parquet, and the file in the store, a
-folder. CPU is that of the process with all its threads.
+All steps of a broker's process of tables are measured, in a process of its own: segment files, columns, Parquet, and the file
+in the store, which is a folder here. CPU is that of the process with all its threads.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from ottla.tables.translating import CommittedSpan, EpochStart, Translator
 
 OWNER = Owner("a-cluster", "an-id", "orders")
 NOW_MS = 1_790_000_000_000
-#: What a producer's batch.size is by default.
+#: The default of a producer's batch.size.
 BATCH_BYTES = 16_384
 TURNS = 3
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the rates of each kind. CPU seconds a GB count the bytes of values."""
+    """Yield the rates of each kind. CPU seconds of a GB are by the bytes of the values."""
     for kind in KINDS:
         command = [sys.executable, "-m", "benchmarks.topic_tables.translate", kind.name]
         done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -81,7 +81,7 @@ def measure(kind: Kind) -> dict[str, object]:
 
 
 def filled(directory: str, kind: Kind) -> tuple[int, int]:
-    """Write the segment files of a partition; return the offset behind them, and the bytes of the values."""
+    """Write the segment files of a partition; return the offset after them, and the bytes of the values."""
     Path(directory).mkdir()
     config = LogConfig(segment_bytes=256 << 20)
     spec = LogSpec(OsFiles(), Mappings(), directory, OWNER.topic, 0, bytes(16), config, now_ms=NOW_MS)

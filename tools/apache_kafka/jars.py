@@ -13,7 +13,7 @@ VERSION = "4.3.1"
 OLDEST = "3.7.2"
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("OTTLA_CACHE", Path.home() / ".cache" / "ottla"))
-#: Kafka Streams and RocksDB, 70 MB of which most tests need nothing.
+#: Kafka Streams and RocksDB, 70 MB that most tests do not need.
 STREAMS = CACHE / f"apache-kafka-{VERSION}" / "streams"
 #: The metadata shell and its reader of lines.
 SHELL = CACHE / f"apache-kafka-{VERSION}" / "shell"

@@ -134,7 +134,7 @@ class ApacheKafka:
             time.sleep(POLL_SECONDS)
 
     def _brokers_known(self, index: int) -> int:
-        """How many unfenced brokers the node has in its metadata; 0 while it does not listen."""
+        """Return the number of unfenced brokers in the node's metadata; 0 while it does not listen."""
         try:
             with ClusterConnection("127.0.0.1", self.base_port + index, None) as connection:
                 return len(connection.request(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION).brokers)

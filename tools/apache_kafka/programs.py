@@ -49,9 +49,9 @@ TOOLS = {
 }
 
 
-#: For programs that run for seconds beside others.
+#: Options of programs that run for seconds beside others.
 SMALL_JVM = "-Xmx512M -XX:+UseSerialGC"
-#: What kafka-server-start.sh and kafka-run-class.sh give to a server.
+#: The options that kafka-server-start.sh and kafka-run-class.sh give to a server.
 START_SCRIPT_JVM = (
     "-server -Xms1G -Xmx1G -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
     " -XX:+ExplicitGCInvokesConcurrent -XX:MaxInlineLevel=15 -Djava.awt.headless=true"

@@ -45,7 +45,7 @@ class ToolSession:
             request += struct.pack(">i", len(text)) + text
         self._process.stdin.write(request)
         self._process.stdin.flush()
-        # A tool that hangs takes the JVM, and with it this session, with it.
+        # A tool that hangs is ended with the JVM, and so ends this session, too.
         alarm = threading.Timer(RUN_SECONDS_MAX, self._process.kill)
         alarm.start()
         try:
