@@ -24,7 +24,9 @@ def as_other_user(*command: str) -> subprocess.CompletedProcess[str]:
 
 @cache
 def python_for_all() -> str | None:
-    """Return an interpreter like this one that the other user may run, None without one: below root's home it is root's alone."""
+    """Return an interpreter like this one that the other user may run, None if there is none: one below root's home is for root
+    only.
+    """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     script = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"
     for path in (sys.executable, f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"):
@@ -41,7 +43,7 @@ def skip_without_another_user() -> None:
 
 def write_program(path: Path) -> None:
     """Write a launcher of `ottla` that each user may run, with the packages of this interpreter."""
-    # Without the standard library of this interpreter: the other one has its own.
+    # Only packages are passed on, not the standard library of this interpreter: the other one has its own.
     packages = ":".join([str(ROOT), *(each for each in sys.path if each.endswith("-packages"))])
     python = python_for_all() or sys.executable
     path.write_text(f'#!/bin/sh\nexec env PYTHONPATH="{packages}" {python} -P -m ottla "$@"\n')

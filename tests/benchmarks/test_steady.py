@@ -11,7 +11,7 @@ from benchmarks.steady.table import Delays, Outcome, Run, delays, lost, missed, 
 
 
 def run(server: str, *, quiet: list[float], beside: dict[str, Outcome]) -> Run:
-    """A run with so many accidents that changed nothing, which say what quiet is, and with these."""
+    """Return a run with a number of accidents that changed nothing, by which the quiet p99 is known, and with `accidents`."""
     calm = {
         f"calm {number}": Outcome(Delays(4000, 0.5, p99, 2 * p99), Delays(2500, 0.5, p99, 2 * p99), seconds=5.0)
         for number, p99 in enumerate(quiet)

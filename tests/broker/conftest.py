@@ -69,7 +69,9 @@ class Node:
 
 
 def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
-    """A node that is out of touch with the quorum closes its clients' connections: that is no answer yet."""
+    """Wait until the condition holds. A node that is out of touch with the quorum closes its clients' connections: such an
+    error means that it does not hold yet.
+    """
     deadline = time.monotonic() + seconds
     while True:
         refused: Exception | None = None
@@ -85,7 +87,7 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0
 def start_node(
     directory: Path | None = None, port: int = 0, open_files: tuple[int, int] | None = None, **properties: str
 ) -> Node:
-    """A node whose `directory` is named may be started again, so its ports are none that an outgoing connection could have taken.
+    """A node with a named `directory` may be started again, so that its ports are outside of the range of outgoing connections.
 
     `open_files`: the soft and the hard limit of the node's descriptors.
     """

@@ -22,7 +22,7 @@ from tests.ports import free_ports
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Numbers its turns."""
+    """A loop that numbers its turns."""
 
     turn = 0
 
@@ -32,11 +32,11 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
 
 class Work:
-    """The work that was done since `clear`."""
+    """Counts the work since `clear`."""
 
     def __init__(self) -> None:
-        self.records: Counter[int] = Counter()  # by turn of the loop
-        self.expanded: list[tuple[int, bool]] = []  # bytes made, whether on the loop
+        self.records: Counter[int] = Counter()  # records by the turn of the loop
+        self.expanded: list[tuple[int, bool]] = []  # the number of bytes, and whether the loop made them
 
     def clear(self) -> None:
         self.records.clear()

@@ -11,5 +11,5 @@ TIMESTAMP_MS = 1_700_000_000_000
 
 
 def batch(values: Sequence[bytes], *, timestamp: int = TIMESTAMP_MS, **options: int) -> bytes:
-    """One batch; `options` are those of build_batch, such as producer_id and base_sequence."""
+    """Return one batch. `options` are those of build_batch, such as producer_id and base_sequence."""
     return build_batch([NewRecord(None, value, timestamp) for value in values], **options)

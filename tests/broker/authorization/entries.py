@@ -51,7 +51,7 @@ def create(wire: Wire, *acls: AclCreation) -> None:
 
 
 def described(wire: Wire) -> list[tuple[str, int, int]]:
-    # Everybody's right to describe the cluster may be what is denied just now.
+    # the permission to describe the cluster may be the one that is denied just now
     answer = wire.request(DescribeAclsRequest(1, None, 1, None, None, 1, 1))
     if answer.error_code == CLUSTER_REFUSED:
         return [(ME, DESCRIBE, DENY)]
@@ -86,7 +86,7 @@ def denied(wire: Wire, *operations: int) -> Iterator[None]:
 
 
 def error_codes(answer: Any) -> set[int]:
-    """All errors anywhere in it."""
+    """Return all error codes anywhere in the response."""
     if isinstance(answer, list):
         return set().union(*map(error_codes, answer)) if answer else set()
     if not hasattr(answer, "__field_names__"):

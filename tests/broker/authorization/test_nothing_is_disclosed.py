@@ -111,7 +111,7 @@ def test_all_offsets_of_a_group_leave_out_hidden_topics(wire: Wire) -> None:
 
 def test_topics_are_deleted_by_name_or_id_only_with_permission(wire: Wire, ids: dict[str, bytes]) -> None:
     states = [DeleteTopicState(name="hidden"), DeleteTopicState(name=None, topic_id=ids["hidden"])]
-    with denied(wire, 6):  # DELETE on the cluster would be enough
+    with denied(wire, 6):  # the client must not have DELETE on the cluster, which would be enough
         for state in states:
             answer = wire.request(DeleteTopicsRequest(topics=[state], timeout_ms=5_000)).responses[0]
             assert answer.error_code == TOPIC_REFUSED

@@ -73,7 +73,7 @@ def test_one_refused_topic_keeps_all_partitions_out_of_a_transaction(wire: Wire)
 def test_a_transaction_of_another_principal_is_not_listed(wire: Wire) -> None:
     for name in ("listed-txn", "later-secret"):
         named = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-        find = find_coordinator(name, 1, 4)  # has the coordinator's topic created
+        find = find_coordinator(name, 1, 4)  # makes the node create the coordinator's topic
         eventually(lambda find=find: not error_codes(wire.request(find, 4)), "the transaction's coordinator")
         eventually(lambda named=named: not error_codes(wire.request(named, 4)), "the transaction's producer id")
     create(wire, acl(TRANSACTIONAL_ID, "later-secret", ALL, principal=ALICE))

@@ -23,7 +23,7 @@ def is_assumed(node: SimNode) -> bool:
 
 
 def cut_off(harness: SimClusterHarness, *some: SimNode) -> None:
-    """Clients still reach them."""
+    """Cut these nodes off from the others. Their clients still reach them."""
     others = [node for node in harness.cluster.nodes if node not in some]
     harness.cluster.hub.partition([node.host.name for node in some], [node.host.name for node in others])
 
@@ -31,7 +31,7 @@ def cut_off(harness: SimClusterHarness, *some: SimNode) -> None:
 @pytest.mark.parametrize(
     ("reached", "silent", "expected"),
     [
-        (0, 0, False),  # the only broker, or the last one of which all others have ended
+        (0, 0, False),  # the only broker, or the last one after all others have ended
         (0, 1, True),
         (0, 2, True),
         (1, 1, False),
@@ -49,7 +49,7 @@ def test_brokers_that_are_no_majority_of_those_that_may_run_are_a_minority(
 def test_a_leader_cut_off_from_the_others_disconnects_its_clients_when_its_session_is_over_and_serves_them_after_the_heal() -> (
     None
 ):
-    """Its clients would go on asking it: it names itself, and acknowledges nothing."""
+    """Otherwise its clients would go on using it: it names itself as the leader, and acknowledges nothing."""
 
     async def main() -> None:
         harness = SimClusterHarness(TOGETHER)
@@ -65,7 +65,7 @@ def test_a_leader_cut_off_from_the_others_disconnects_its_clients_when_its_sessi
             "a heartbeat's interval before, a look at the others after"
         )
         await harness.until("the client to be disconnected", lambda: not channel.is_open, 1)
-        await channel.connect()  # who only asks whether it runs gets an answer
+        await channel.connect()  # a broker that only asks whether this one runs gets an answer
         with pytest.raises(ChannelClosed):
             await channel.request(MetadataRequest())
         assert not any(is_assumed(node) for node in harness.cluster.nodes if node is not leader)
@@ -81,7 +81,7 @@ def test_a_leader_cut_off_from_the_others_disconnects_its_clients_when_its_sessi
 
 
 def test_brokers_whose_whole_quorum_is_away_go_on_serving() -> None:
-    """Apache Kafka does the same: the brokers reach each other, so that none of them is the one that is cut off."""
+    """Apache Kafka's brokers do the same: they reach each other, so that none of them is the one that is cut off."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)
@@ -96,7 +96,9 @@ def test_brokers_whose_whole_quorum_is_away_go_on_serving() -> None:
 
 
 def test_brokers_that_are_too_busy_to_answer_once_are_not_taken_for_cut_off() -> None:
-    """While a controller is elected each is out of touch; to end all clients' connections then breaks what they ask the new one."""
+    """Every broker is out of touch while a controller is elected. If it closed all clients' connections then, it would break
+    their requests to the new controller.
+    """
 
     async def main() -> None:
         harness = SimClusterHarness(APART)
@@ -120,7 +122,7 @@ def test_brokers_that_are_too_busy_to_answer_once_are_not_taken_for_cut_off() ->
 
 
 def test_a_leader_cut_off_from_the_controllers_alone_stops_serving_once_another_leads_in_its_place() -> None:
-    """It reaches all other brokers, and they name its successor."""
+    """The broker reaches all other brokers, and they name its successor."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)
@@ -182,7 +184,7 @@ def test_a_broker_that_was_paused_for_longer_than_its_session_does_not_assume_it
 
 
 def test_a_broker_that_begins_to_stop_while_it_looks_for_the_others_does_not_assume_it_any_more() -> None:
-    """It disconnected its clients in the middle of its own shutdown, and then let them in again."""
+    """Before the fix the broker disconnected its clients in the middle of its own shutdown, and then let them in again."""
 
     async def main() -> None:
         harness = SimClusterHarness(TOGETHER)

@@ -38,7 +38,9 @@ class Answering:
 def test_another_broker_is_asked_at_a_listener_whose_name_is_written_in_lower_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Registered names are in upper case, as Kafka makes them: it was "not known to be alive"."""
+    """Registered listener names are in upper case, as Kafka makes them. Before the fix the broker counted as "not known to be
+    alive".
+    """
     monkeypatch.setattr("ottla.broker.cluster.channels.Channel", Answering)
     inside = SimpleNamespace(host="two.example", port=9192)
     broker = SimpleNamespace(fenced=False, epoch=5, endpoint={"INSIDE": inside}.get)

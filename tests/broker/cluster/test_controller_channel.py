@@ -43,7 +43,7 @@ async def test_a_request_of_a_client_under_which_controllers_end_does_not_end_th
     ended: list[int] = []
 
     class EndsByIt(asyncio.Protocol):
-        """A controller that negotiates, and whose process ends by any other request."""
+        """A controller that answers ApiVersions, and whose process ends at any other request."""
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             self.transport = transport
@@ -107,7 +107,7 @@ async def test_connections_that_a_proxy_closes_for_a_controller_that_has_ended_d
 
 
 class Impatient(ManualClock):
-    """Its timers are due at once, and the time has passed by then."""
+    """A clock whose timers are due at once, after their time has passed."""
 
     def __init__(self) -> None:
         super().__init__()

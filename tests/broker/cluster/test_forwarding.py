@@ -36,7 +36,7 @@ VERSION = 7
 CORRELATION_ID = 77
 RESPONSE_HEADER_BYTES = 5
 NO_TAGS = b"\0"
-#: One tagged field, number 9, of three bytes: of a version of Kafka to come.
+#: One tagged field, number 9, of three bytes, as a later version of Kafka might have it.
 A_TAG = b"\x01\x09\x03new"
 TWO_TOPICS = CreateTopicsRequest(
     topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("orders", "no good")]
@@ -45,7 +45,7 @@ Answer = Callable[[EnvelopeRequest], Any]
 
 
 class FakeController:
-    """Keeps the envelopes that arrive, and answers them with what the test says."""
+    """Keeps the envelopes that arrive, and answers them as the test says."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -85,7 +85,7 @@ def at(port: int) -> Callable[[], ControllerAddress]:
 
 
 def create_topics(tags: bytes = NO_TAGS, correlation_id: int = CORRELATION_ID) -> bytes:
-    """A frame whose body, or the last struct of it, ends with these tagged fields."""
+    """Return a frame whose body, or whose body's last struct, ends with these tagged fields."""
     return request(ApiKey.CREATE_TOPICS, VERSION, encode(TWO_TOPICS, VERSION)[:-1] + tags, correlation_id)
 
 
@@ -140,7 +140,7 @@ async def test_a_real_controller_reads_past_what_it_does_not_know(tmp_path: Path
 
 
 async def test_a_forwarded_request_with_a_spare_byte_at_its_end_is_served(tmp_path: Path) -> None:
-    """librdkafka 2.16 ends AlterUserScramCredentials with one; Apache Kafka does not look at it."""
+    """librdkafka 2.16 ends AlterUserScramCredentials with a spare byte, which Apache Kafka ignores."""
     async with running(tmp_path) as node, broker(at(node.port)) as (front, _):
         client = await front.client()
         client.send(create_topics(NO_TAGS + b"\0"))
@@ -187,7 +187,7 @@ async def test_not_controller_is_asked_again_where_the_controller_is_now() -> No
 
 
 async def test_not_controller_in_the_answer_itself_is_the_clients_to_read() -> None:
-    """The envelope alone says whether the broker is to ask again: it does not look into the answer."""
+    """The envelope alone says whether the broker has to retry: it does not look into the inner response."""
     topics = [CreatableTopicResult(name="orders", error_code=ErrorCode.NOT_CONTROLLER)]
     body = encode(CreateTopicsResponse(topics=topics), VERSION)
     async with fake_controller(lambda _: answered(body)) as (fake, node), broker(at(node.port)) as (front, _):
@@ -208,7 +208,7 @@ async def test_a_follower_of_the_quorum_sends_describe_quorum_on_to_its_leader(t
     leader_id = nodes[1].metadata.raft.state.leader_id
     looks = [port for node_id, port in ports.items() if node_id != leader_id] + [ports[leader_id]]
     real = RealWorld(asyncio.get_running_loop())
-    # As while the quorum changes its leader: the first two it is sent to are not the leader.
+    # The quorum changes its leader: the first two nodes that get the request are not the leader.
     channel = ControllerChannel(
         real.world, 9, lambda: ControllerAddress(0, "127.0.0.1", looks.pop(0) if len(looks) > 1 else looks[0])
     )
@@ -283,7 +283,7 @@ async def test_a_request_that_cannot_be_decoded_closes_the_clients_connection(tm
             client.send(request(ApiKey.CREATE_TOPICS, VERSION, broken))
             assert await client.is_closed_by_peer(), broken
         client = await front.client()
-        # The header's tagged fields go on behind its end.
+        # The tagged fields of the header claim to go on after the end of the frame.
         cut_short = bytes.fromhex("0013 0007 00000000 0004 66757a7a 02 02 75 00 01")
         client.send(len(cut_short).to_bytes(4, "big") + cut_short)
         assert await client.is_closed_by_peer()

@@ -94,8 +94,8 @@ async def test_a_broker_whose_connection_breaks_is_fenced_long_before_its_sessio
 
 
 async def test_a_broker_whose_heartbeat_is_answered_late_is_not_fenced(tmp_path: Path) -> None:
-    """It gave up after an interval and closed its connection, and the controller fenced it for that: a node with a twentieth of a core
-    was fenced and unfenced for eight minutes.
+    """Before the fix the broker gave up after one interval and closed its connection, for which the controller fenced it: a
+    node with a twentieth of a core was fenced and unfenced for eight minutes.
     """
     async with running(tmp_path) as node:
         broker = node.broker(2, node.new_channel(), heartbeat_interval_ms=50, session_timeout_ms=20_000)
@@ -107,7 +107,7 @@ async def test_a_broker_whose_heartbeat_is_answered_late_is_not_fenced(tmp_path:
         fast = broker._controller.request
 
         async def slow(request: object, timeout_ms: int) -> object:
-            await asyncio.sleep(0.2)  # four times the interval
+            await asyncio.sleep(0.2)  # four heartbeat intervals
             response = await fast(request, timeout_ms - 200)
             answered.append(response.error_code)
             return response
@@ -120,10 +120,10 @@ async def test_a_broker_whose_heartbeat_is_answered_late_is_not_fenced(tmp_path:
 
 
 async def test_a_heartbeat_names_cordoned_directories_once_the_metadata_version_knows_them(tmp_path: Path) -> None:
-    """A controller of Kafka before 4.3 cannot read such a heartbeat: the broker ended at its first one."""
+    """A controller of Kafka before 4.3 cannot read a heartbeat with this field: the broker ended at its first heartbeat."""
     async with running(tmp_path) as node:
         broker = node.broker(2, node.new_channel(), heartbeat_interval_ms=20)
-        node.metadata.loader.publishers.remove(broker)  # it gets the images of the test
+        node.metadata.loader.publishers.remove(broker)  # the broker gets the images of the test instead
         heartbeats: list[BrokerHeartbeatRequest] = []
         real = broker._controller.request
 
@@ -144,7 +144,7 @@ async def test_a_heartbeat_names_cordoned_directories_once_the_metadata_version_
                 await node.wait(lambda: bool(heartbeats))
             assert heartbeats[-1].cordoned_log_dirs == named
             if named is None:
-                encode(heartbeats[-1], 1)  # as Kafka 3.7 to 4.2 read it
+                encode(heartbeats[-1], 1)  # encoded in the version of Kafka 3.7 to 4.2
         broker.stop()
 
 
@@ -238,7 +238,7 @@ async def test_a_broker_whose_lifecycle_fails_unexpectedly_ends(
 
 async def test_a_request_without_any_controller_fails_in_time(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.metadata.raft.start()  # it leads, but nothing listens at its port
+    await node.metadata.raft.start()  # the node leads the quorum, but nothing listens at its port
     with pytest.raises(KafkaError) as refused:
         await node.channel.request(UnregisterBrokerRequest(broker_id=1), timeout_ms=100)
     assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -246,7 +246,7 @@ async def test_a_request_without_any_controller_fails_in_time(tmp_path: Path) ->
 
 
 class Client:
-    """The connection of a client of the broker, as far as forwarding looks at it."""
+    """The connection of a broker's client, with the fields that forwarding uses."""
 
     id = "client"
     listener_name = "PLAINTEXT"

@@ -1,4 +1,4 @@
-"""Producer ids come in blocks from the controller; those who ask for one wait for the block."""
+"""Producer ids come in blocks from the controller; requests for an id wait for the block."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ CONTEXT = RequestContext(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "app-1", cast(Any, C
 
 
 class EnvelopedController(Controller):
-    """Opens the envelopes, and keeps who the requests in them are from."""
+    """Opens the envelopes, and keeps the principals of the requests in them."""
 
     versions: Mapping[int, tuple[int, int]] = {ApiKey.CREATE_TOPICS: (2, 6)}
 
@@ -82,7 +82,9 @@ def test_a_topic_is_asked_for_once_at_a_time() -> None:
 
 
 def test_the_controller_is_asked_in_the_name_of_the_members_client() -> None:
-    """So that it applies the client's ACLs and quotas, and its audit log names who had the topics created."""
+    """The controller applies the ACLs and quotas of that client, and its audit log names the client that has caused the
+    creation of the topics.
+    """
     broker = Broker()
     broker.find_missing("a")
     broker.controller_answers()

@@ -30,7 +30,7 @@ NODE = {
 
 
 class Controller:
-    """Answers each request with these codes, or with no answer at all."""
+    """Answers each request with these codes, or not at all."""
 
     def __init__(self) -> None:
         self.requests: list[list[str]] = []
@@ -53,7 +53,7 @@ class Broker:
         self.controller = Controller()
         self.metadata = MetadataCache(1, "cluster")
         self.tasks: list[Coroutine[Any, Any, Any]] = []
-        # What the creation of topics uses of the world: tasks, which the test runs.
+        # The creation of topics uses only tasks of the world, which the test runs.
         world = World(self.clock, None, None, None, None, lambda task, name: self.tasks.append(task))
         self.creation = TopicCreation(
             world, BrokerConfigs(NodeConfig(NODE)), self.metadata, self.controller, self.wheel

@@ -48,7 +48,7 @@ class CoordinatorHarness(ABC, Generic[CoordinatorT]):
         self.coordinator.on_elected(0, self.epoch)
 
     def restart(self) -> None:
-        """Another broker takes over: everything but the log is lost."""
+        """Let another broker take over: everything but the log is lost."""
         self.coordinator.close()
         self.coordinator = self._coordinator()
         self.elect()

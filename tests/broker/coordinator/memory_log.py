@@ -12,7 +12,7 @@ from tests.protocol.records.reference import crc_is_valid
 
 
 class MemoryLog:
-    """Commits at once, unless `hold` is set; refuses appends with `refuse`."""
+    """A log that commits at once, unless `hold` is set, and rejects appends with the error `refuse`."""
 
     def __init__(self) -> None:
         self.batches: dict[TopicPartition, list[bytes]] = {}
@@ -24,7 +24,8 @@ class MemoryLog:
 
     def append(self, tp: TopicPartition, batches: bytes, transaction_version: int = 0) -> int:
         if self.refuse is not None:
-            # A new one each time: the traceback of one instance would grow with each, and with it the report of a failure.
+            # A new exception each time: the traceback of a single one would grow with each use, and with it the report of a
+            # failure.
             raise KafkaError(self.refuse.code, self.refuse.message)
         offset = self.end_offset(tp)
         for view in iter_batches(batches):
@@ -48,7 +49,7 @@ class MemoryLog:
             callback()
 
     def truncate(self, tp: TopicPartition) -> None:
-        """Lose what is not committed, as after an unlucky election."""
+        """Lose all records that are not committed, as after an unlucky election."""
         committed = self.committed.get(tp, 0)
         self.batches[tp] = [b for b in self.batches.get(tp, ()) if BatchView(memoryview(b)).next_offset <= committed]
         self.waiting = [entry for entry in self.waiting if entry[0] != tp]

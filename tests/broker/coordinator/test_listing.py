@@ -1,4 +1,4 @@
-"""A listing has what a broker's shards have once everything that was seen is committed: a reply waits for the shards that have more."""
+"""A listing is answered once everything in it is committed: the reply waits for the shards with uncommitted records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUPS = {partition_for(name, PARTITIONS): name for name in ("a", "b", "c")}
 
 @pytest.fixture
 def harness() -> GroupCoordinatorHarness:
-    """Each of three shards has a group."""
+    """Return a harness with three shards, each of which has a group."""
     harness = GroupCoordinatorHarness()
     harness.coordinator.partition_count = lambda: PARTITIONS
     for partition in range(1, PARTITIONS):
@@ -32,7 +32,7 @@ def commit(harness: GroupCoordinatorHarness, group_id: str) -> Any:
 
 
 def listing(harness: GroupCoordinatorHarness, *uncommitted: int) -> list[Any]:
-    """The answer, when it is there; these shards have a record that is not committed."""
+    """Return the response of a listing, if there is one, while the shards `uncommitted` have a record that is not committed."""
     harness.log.hold = True
     for partition in uncommitted:
         assert commit(harness, GROUPS[partition]) == PARKED

@@ -164,7 +164,7 @@ def test_waiting_answers_fail_when_leadership_goes(harness: CoordinatorRuntimeHa
 
 
 def many_replies(harness: CoordinatorRuntimeHarness, answers: list[Any], count: int) -> None:
-    """A decision that answers so many requests, as the end of a group's rebalance does."""
+    """Make a decision that answers `count` requests, as the end of a group's rebalance does."""
     replies: list[Reply[Any]] = [Reply() for _ in range(count)]
     for reply in replies:
         reply.when_done(answers.append)
@@ -359,7 +359,7 @@ def test_loading_ends_its_turn_when_its_time_is_up_whatever_the_number_of_record
     harness.log.append(TP, build_batch([(*codec.encode(*record(number)), 0) for number in range(500)]))
     monkeypatch.setattr(harness.clock, "mono_ns", iter(range(0, 1 << 60, turns.TURN_NS // 5)).__next__)
     harness.runtime.on_elected(0, 1)
-    # A fifth of a turn for every few records.
+    # The clock advances a fifth of a turn's budget between two reads of it.
     assert len(harness.runtime._contexts[0].shard.replayed) <= 5 * turns.RECORDS_BETWEEN_CLOCKS
 
 
@@ -398,7 +398,7 @@ def test_what_another_one_wrote_into_the_log_counts_after_the_shard_is_loaded_ag
     harness.write(1)
     harness.log.append(TP, build_batch([(*GroupRecordCodec().encode(*record(5)), 0)]))
     harness.runtime.reload(0)
-    harness.runtime.reload(1)  # which is led elsewhere
+    harness.runtime.reload(1)  # the partition has another leader
     assert [value for _, _, value in harness.runtime.shard(0).replayed] == [1, 5]
     assert harness.write(2) == ("committed", 2)
 
@@ -526,7 +526,7 @@ def test_one_receiver_s_mistake_does_not_keep_the_others_waiting(
 def test_a_watermark_that_moves_inside_of_an_append_decides_nothing_before_the_replay(
     harness: CoordinatorRuntimeHarness,
 ) -> None:
-    """A replica that may join holds the watermark back for 30 s; the append after that moves it by itself."""
+    """A replica that may join holds the high watermark back for 30 s. The append after that advances it by itself."""
     harness.runtime.on_elected(0, 1)
     harness.log.hold = True
     answers: list[Any] = []

@@ -11,7 +11,7 @@ from tests.manual_clock import ManualClock
 
 
 class Work:
-    """Steps that are counted."""
+    """Counts its steps."""
 
     def __init__(self, steps: int) -> None:
         self.done = 0

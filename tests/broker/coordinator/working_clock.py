@@ -17,9 +17,9 @@ TURN_MAX_NS = 80_000_000
 
 
 class WorkingClock(ManualClock):
-    """A clock whose nanoseconds pass as this thread's CPU works, which turns have budgets of. Each callback is a turn.
+    """A clock whose nanoseconds are CPU time of this thread, which is what budgets of turns are for. Each callback is a turn.
 
-    The collector does not run in one: a full collection of pytest's heap takes longer than any turn may.
+    The garbage collector does not run during a turn: a full collection of pytest's heap takes longer than any turn may.
     """
 
     longest_ns = 0

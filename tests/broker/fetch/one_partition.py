@@ -18,7 +18,7 @@ VERSION = 17
 def fetched(
     partition: Partition, asked: FetchPartition, replica_id: int, broker_epoch: int, now_ms: int = 0
 ) -> PartitionData:
-    """Returns what a follower is answered, after its position has been recorded."""
+    """Return the response to a follower, whose position has been recorded first."""
     broker: Any = SimpleNamespace(
         world=SimpleNamespace(clock=ManualClock()),
         replicas=SimpleNamespace(

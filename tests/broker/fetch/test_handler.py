@@ -23,7 +23,7 @@ from tests.broker.wire import Wire
 
 VERSIONS = range(4, 19)
 NAMED = 12  # the last version with topic names
-#: Longer than a test lasts: whatever waits for it has not been woken. A receive gives up earlier.
+#: A wait that is longer than any test: an operation with it ends only if it is woken. A receive gives up earlier.
 FOREVER_MS = 60_000
 
 
@@ -93,7 +93,7 @@ def topic_id(wire: Wire, name: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def letters(node: Node) -> str:
-    """A topic of five batches of one record each."""
+    """Create a topic of five batches of one record each."""
     node.create("letters")
     append(node, "letters", *[letter.encode() * 10 for letter in "abcde"])
     return "letters"
@@ -132,7 +132,7 @@ def test_max_bytes_is_shared_and_the_next_fetch_of_the_session_starts_with_those
     assert [len(p.records) > 0 for p in first.responses[0].partitions] == [True, False, False]
     seen = [0]
     for epoch in (1, 2):
-        # The client does not move its offset: partitions that had data went to the end of the queue all the same.
+        # The client does not advance its offset. Partitions that had data went to the end of the queue all the same.
         answer = wire.request(
             FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=one, session_id=first.session_id, session_epoch=epoch),
             NAMED,

@@ -40,7 +40,7 @@ SEEDS, STEPS = examples(60), 40
 
 
 class Broker:
-    """Partitions that one follower replicates, as the dependencies of a fetch."""
+    """The dependencies of a fetch, with partitions that one follower replicates."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.clock = ManualClock()
@@ -69,7 +69,7 @@ class Broker:
         return "t"
 
     def change(self, rng: random.Random) -> None:
-        """A batch, the end of a transaction, or a follower that has fetched."""
+        """Append a batch, end a transaction, or let a follower fetch."""
         partition = rng.choice(self.partitions)
         log = partition.leader_log
         assert log is not None
@@ -92,7 +92,7 @@ class Broker:
             case _:
                 offset = rng.randint(log.high_watermark, log.log_end_offset)
                 partition.record_follower_fetch(FOLLOWER, offset, 0, NOW_MS, 1)
-        self.clock.advance(0)  # what has been woken
+        self.clock.advance(0)  # run the wake-ups
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def serving(folder: Path, rng: random.Random) -> Iterator[Any]:
 
 
 def readable(log: Log, offset: int, request: FetchRequest) -> tuple[list[int], bool]:
-    """The sizes of the batches that the reader may have, and whether they are in one segment."""
+    """Return the sizes of the batches that the reader may get, and whether they are in one segment."""
     end = log.last_stable_offset if request.isolation_level else log.high_watermark
     if request.replica_state.replica_id >= 0:
         end = log.log_end_offset
@@ -115,7 +115,9 @@ def readable(log: Log, offset: int, request: FetchRequest) -> tuple[list[int], b
 
 
 def assert_waits_only_for_its_minimum(broker: Broker, request: FetchRequest, is_answered: bool) -> None:
-    """Kafka's count: of each partition what can be read, up to the partition's limit; a first batch that is larger is sent whole."""
+    """Assert it by Kafka's rule: each partition counts with the bytes that can be read, up to its limit; a first batch that is
+    larger is sent as a whole.
+    """
     minimum = min(request.min_bytes, request.max_bytes)
     least = most = 0
     in_one = True
@@ -153,7 +155,7 @@ def some_request(rng: random.Random, broker: Broker) -> FetchRequest:
 
 
 def run_history(folder: Path, seed: int) -> int:
-    """Returns how many fetches waited and were answered before their time was over."""
+    """Return the number of fetches that waited and were answered before their time was over."""
     rng = random.Random(seed)
     context: Any = type("Context", (), {"api_version": VERSION})()
     woken = 0
@@ -184,7 +186,7 @@ _read = SessionReader.read
 
 
 def count_what_is_sent(self: SessionReader, rows: Any) -> bool:
-    """Whole batches alone."""
+    """A mutant that counts only complete batches."""
     is_enough = _read(self, rows)
     sizes = {row[0]: len(row[3] or b"") for row in rows}
     if self.ready_bytes is not None:
@@ -193,7 +195,7 @@ def count_what_is_sent(self: SessionReader, rows: Any) -> bool:
 
 
 def forget_the_others(self: handler.DelayedFetch, ready_bytes: dict[Any, int]) -> bool:
-    """Looks at the partitions that have changed since, and at no others."""
+    """A mutant that looks only at the partitions that have changed."""
     ready_bytes.clear()
     return _has_enough(self, ready_bytes)
 

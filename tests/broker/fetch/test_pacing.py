@@ -16,7 +16,7 @@ from ottla.broker.fetch.session import FetchPartition
 
 QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX, BACKOFF_MS = 65_536 * 1024, 100_000, 1_000
 BACKLOG_BYTES = 1_200_000_000
-#: Of a broker: bytes of a response, and bytes a millisecond of the connection.
+#: A broker's limits: the bytes of a response, and the bytes a millisecond of its connection.
 RESPONSE_BYTES, LINK = 6 << 20, 1_000_000
 #: The timer wheel's tick.
 TICK_MS = 5
@@ -43,7 +43,7 @@ class Read:
 
 
 def read(taken: int, record_bytes: int, *, paced: bool, brokers: int = 1, idle_ms: int = 0) -> Read:
-    """Reads the backlog with an application that takes so many bytes a millisecond, and does not begin for `idle_ms`."""
+    """Read the backlog with an application that takes `taken` bytes a millisecond, and does not begin for `idle_ms`."""
     counts, pauses, queue, now_ms = Pacings(), 0, 0, 0
     pacings = [FetchPacing(counts, lambda: 1 / brokers) for _ in range(brokers)]
     places = [Broker(FetchPartition("t", b"", 0, 0, 1), BACKLOG_BYTES // brokers) for _ in range(brokers)]
@@ -108,7 +108,7 @@ def test_an_application_that_begins_late_has_its_backlog_soon_all_the_same() -> 
 
 
 def sent(pacing: FetchPacing, position: FetchPartition, nbytes: int, after_ms: int) -> int:
-    """Sends so many bytes, and returns how long the next request has to wait, which comes `after_ms` later."""
+    """Send `nbytes` bytes; return the wait of the next request, which comes `after_ms` later."""
     pacing.arrived(0, [position])
     pacing.sent(10, nbytes)
     return pacing.arrived(10 + after_ms, [position])

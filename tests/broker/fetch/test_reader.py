@@ -70,7 +70,7 @@ def test_a_follower_that_diverges_below_the_log_start_is_out_of_range_and_not_se
 
 
 def test_a_replica_that_has_ended_gives_way_to_the_one_that_is_there_now(partition: Partition, log: Log) -> None:
-    """A session keeps the replica that it has read; the topic is moved away from this broker, and back."""
+    """A session keeps the replica that it has read. Meanwhile the topic is moved away from this broker, and back."""
     append(partition, 1)
     log.advance_high_watermark(1)
     asked = fetching(0)
@@ -85,7 +85,7 @@ def test_a_replica_that_has_ended_gives_way_to_the_one_that_is_there_now(partiti
 def test_a_follower_below_the_local_start_is_sent_to_remote_storage_with_the_offsets_of_the_log(
     partition: Partition, log: Log
 ) -> None:
-    """Kafka's followers take over the log start of this answer. A consumer would not know the error."""
+    """Kafka's followers take over the log start offset of this response. A consumer does not know the error."""
     append(partition, 8)
     log.advance_high_watermark(8)
     delete_records(log, 2)

@@ -25,7 +25,7 @@ __all__ = ["log", "partition", "proposals"]
 
 
 class Waiting:
-    """A follower's fetch that waits."""
+    """A delayed fetch of a follower."""
 
     def __init__(self) -> None:
         self.fresh: dict[FetchPartition, None] = {}
@@ -39,7 +39,7 @@ class Waiting:
 
 
 class Idle:
-    """The session of replica 3, whose only partition is idle."""
+    """The session of replica 3. Its only partition is idle."""
 
     def __init__(self, partition: Partition) -> None:
         self.wanted = FetchPartition("t", partition.topic_id, 0, 1, 1024)

@@ -46,7 +46,7 @@ SETTINGS = {"default.replication.factor": "2", "min.insync.replicas": "1", "offs
 OTHER = "payments"
 PARTITIONS = 3
 SEEDS, FRAMES = examples(6), 120
-#: In virtual time: the longest max_wait_ms is shorter.
+#: The limit of virtual time for a response, which is above the longest max_wait_ms.
 ANSWER_S_MAX = 2.0
 WRITE_S = 0.02
 FULL, WITHOUT = 0, -1
@@ -54,7 +54,7 @@ FULL, WITHOUT = 0, -1
 
 @dataclass
 class Reader:
-    """Chooses the next request of one client: mostly one that goes on as the one before."""
+    """Chooses the next request of one client, which mostly repeats the request before with other positions."""
 
     rng: random.Random
     leaders: list[Any]
@@ -90,7 +90,7 @@ class Reader:
         elif chosen == 7:
             self.has_session = self.rng.random() < 0.7
         if chosen != 3:
-            self.session_id = 0  # what differs is asked in a session of its own
+            self.session_id = 0  # a request that differs opens a session of its own
 
     def frame(self) -> bytes:
         rng = self.rng
@@ -168,7 +168,7 @@ class Reader:
         return struct.pack(">i", len(frame)) + frame
 
     def answered(self, framed: bytes) -> None:
-        """Takes the session from the last response."""
+        """Take the session from the last response."""
         if len(framed) < 12:
             return
         flexible = self.version >= 12
@@ -182,7 +182,7 @@ class Reader:
 
 
 async def play(seed: int) -> tuple[list[bytes], list[Any]]:
-    """Returns each frame's responses, and the state after each."""
+    """Return the responses to each frame, and the state after each."""
     harness = SimClusterHarness(ROLES, SETTINGS)
     harness.cluster.start()
     assert await harness.cluster.all_serve(20)
@@ -224,13 +224,13 @@ async def answered(client: Connection, answers: Answers) -> None:
 
 
 def disturb(rng: random.Random, mine: list[Any]) -> None:
-    """Mostly appends; now and then what the fast path does not see every time."""
+    """Append, mostly; now and then do something that the fast path meets rarely."""
     partition = rng.choice(mine)
     chosen = rng.randrange(12)
     if chosen < 7:
         for each in rng.sample(mine, rng.choice((1, 1, 2))):
             records = batch([rng.randbytes(rng.choice((1, 100, 300)))], timestamp=EPOCH_MS)
-            with suppress(KafkaError):  # it is offline
+            with suppress(KafkaError):  # the partition is offline
                 each.append(records, -1, EPOCH_MS)
     elif chosen == 7:
         log = partition.log
@@ -249,7 +249,7 @@ def disturb(rng: random.Random, mine: list[Any]) -> None:
 
 
 def transact(partition: Any) -> None:
-    """Begin a transaction, or abort the one that is open. Each has a producer of its own."""
+    """Begin a transaction, or abort the one that is open. Each transaction has a producer of its own."""
     log = partition.log
     log.producers.requires_verification = False
     open_ids = [each.producer_id for each in log.producers if each.current_txn_first_offset >= 0]
@@ -341,7 +341,9 @@ def test_random_requests_get_the_responses_of_the_handler_and_leave_the_same_sta
 
 
 def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast_path(served: list[bool]) -> None:
-    """librdkafka's first Fetch has the partitions of which it knows the offset; thousands follow with all of them, and wait for records."""
+    """librdkafka's first Fetch has the partitions whose offset it knows; thousands of Fetches with all partitions follow, and
+    wait for records.
+    """
 
     async def fetch(names: tuple[int, ...]) -> None:
         harness = SimClusterHarness({1: "broker,controller"}, {"offsets.topic.replication.factor": "1"})
@@ -357,7 +359,7 @@ def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast
             topics = [FetchTopic(topic_id=mine[0].topic_id, partitions=rows)]
             request = FetchRequest(
                 max_wait_ms=1, min_bytes=1, max_bytes=1 << 20, session_epoch=WITHOUT, topics=topics
-            )  # it waits, and watches what came
+            )  # it waits, and watches the partitions that have come
             frame = struct.pack(">hhih", ApiKey.FETCH, 17, 1, 3) + b"one\0" + encode(request, 17)
             run_on(node, deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
             await asyncio.wait_for(answered(client, answers), ANSWER_S_MAX)

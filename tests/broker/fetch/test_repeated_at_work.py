@@ -33,7 +33,7 @@ VERSION, MAX_WAIT_MS = 17, 300
 
 
 class Client:
-    """Sends the same Fetch without a session again and again, but for the offset."""
+    """Sends the same Fetch without a session again and again, with another offset each time."""
 
     def __init__(self, harness: SimClusterHarness) -> None:
         self.node: SimNode = harness.leader()
@@ -134,7 +134,7 @@ def test_a_pause_of_a_client_on_the_fast_path_is_seen() -> None:
 def test_a_broker_feeds_the_queue_by_its_part_of_the_leaders_of_what_the_client_reads(
     read: list[str], share: float
 ) -> None:
-    """The client reads all partitions of a topic, from their leaders, whichever of them it fetches here."""
+    """The client is taken to read all partitions of a topic from their leaders, whichever of them it fetches here."""
     controller = DecisionHarness(brokers=3)
     controller.topic("mine", "1 2")
     controller.topic("others", "2 1", partitions=3)

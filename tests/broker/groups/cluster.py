@@ -21,7 +21,7 @@ def id_of(name: str) -> bytes:
 
 
 def topics_image(counts: Mapping[str, int], other_ids: Iterable[bytes] = ()) -> TopicsImage:
-    """Return an image with topics of so many partitions; of those with `other_ids` only the id matters."""
+    """Return an image of topics with these numbers of partitions, and of topics with `other_ids`, of which only the id matters."""
     topics = [TopicImage(name, id_of(name), Map(dict.fromkeys(range(n), PARTITION))) for name, n in counts.items()]
     topics += [TopicImage(topic_id.hex(), topic_id, Map()) for topic_id in other_ids]
     return TopicsImage(Map({topic.id: topic for topic in topics}), Map({topic.name: topic.id for topic in topics}))

@@ -40,7 +40,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
-    """One partition of `__consumer_offsets`; the group is "g" unless said otherwise."""
+    """One partition of `__consumer_offsets`. The group's id is "g" unless a test gives another one."""
 
     tp = TP
 
@@ -52,7 +52,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
         self.topics: dict[str, int] = {}
         self._image = topics_image({})
         self._image_of: object = None
-        # Offsets in a metadata log that is not there.
+        # Versions of metadata, as if there was a metadata log with these offsets.
         self._versions = self._created = 0
         super().__init__()
 
@@ -76,7 +76,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
         return self._created
 
     def topics_image(self) -> TopicsImage:
-        """The same object until a topic changes."""
+        """Return the image of the topics, which is the same object until a topic changes."""
         made_of = (frozenset(self.topic_ids), tuple(self.topics.items()))
         if made_of != self._image_of:
             image = topics_image(self.topics, self.topic_ids)
@@ -98,7 +98,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
         return self.coordinator.runtime.shard(0)
 
     def delete_groups(self, group_ids: list[str], asker: Asker = UNNAMED) -> Any:
-        """DeleteGroups for groups that have no states at share coordinators."""
+        """Delete groups that have no state at share coordinators."""
         return GroupDeletion(self.coordinator, NoPersister(self.clock)).end(group_ids, asker)
 
     def client(self, name: str, **settings: Any) -> GroupClient:
@@ -106,7 +106,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
 
 
 class GroupClient:
-    """Remembers what a consumer remembers: its member id and generation."""
+    """A client that remembers what a consumer remembers: its member id and generation."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Random histories of one group on a coordinator whose log is in memory, held against what is promised (by numbers).
+"""Random histories of one group on a coordinator whose log is in memory, checked against the invariants by their numbers.
 
 A seed makes a few members with protocols, topics and instance ids that change, requests in any order, commits that are late
 or refused, elections with the whole log and without its uncommitted tail, deleted groups and topics. The numbers are those of
-docs/dev/INVARIANTS.md; 0 is a request that is never answered, or twice; 21 is memory that is not what the log says.
+docs/dev/INVARIANTS.md; 0 stands for a request that is never answered, or twice, and 21 for memory that differs from the log.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class Register:
     def __init__(self) -> None:
         self.acknowledged = -1
         self.acknowledged_ms = 0
-        # Offsets of transactions that are open or aborted.
+        # The offsets of transactions that are open or aborted.
         self.hidden: set[int] = set()
-        # Since it was acknowledged: a client asked for its deletion; the group did not read the topic, so that it may expire.
+        # Since the last acknowledgement: whether a client has deleted the offset, and whether the offset may expire because the
+        # group did not read the topic.
         self.is_deleted = True
         self.may_expire = True
         self.deletions = 0
@@ -66,13 +67,13 @@ class Register:
 
 
 def has_record(shard: GroupMetadataManager, group_id: str) -> bool:
-    """Return whether the group is more than a place for committed offsets."""
+    """Return whether the group has a record of its own, and not only committed offsets."""
     group = shard.groups.get(group_id)
     return group is not None and group.state_timestamp_ms != NO_TIMESTAMP
 
 
 class History:
-    """One seed."""
+    """The history of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -87,12 +88,12 @@ class History:
         self._asked = 0
         self.registers = {topic: Register() for topic in ("t", "u")}
         self._offset = 0
-        # What clients were answered: the newest generation, whose assignment each generation has, who holds an instance id.
+        # What responses have said: the newest generation, the assignment of each generation, the holder of each instance id.
         self.generation = -1
         self.assigned_by: dict[int, bytes] = {}
         self.former: set[str] = set()
         self.holders: dict[str, str] = {}
-        # Pending offsets by producer.
+        # The pending offsets of each producer.
         self.transactions: dict[int, dict[str, int]] = {}
         self._scan_from_the_start()
 
@@ -149,7 +150,7 @@ class History:
         self._ask("join", client.join, then=joined)
 
     def _settle(self, client: GroupClient) -> None:
-        """All members do what clients do."""
+        """Let all members do what real clients do."""
         for _ in range(2):
             for member in self.clients:
                 self._join(member)
@@ -177,7 +178,7 @@ class History:
                 self._forget_if_unknown(client, response.error_code)
                 return
             self._check_not_former(member_id, client, "sync")
-            # What JoinGroup answers is not in the log yet, and gone when the coordinator moves.
+            # The result of JoinGroup is not in the log yet, and lost when the coordinator moves.
             self.generation = max(self.generation, generation)
             if response.assignment:
                 known = self.assigned_by.setdefault(generation, response.assignment)
@@ -306,7 +307,7 @@ class History:
         self.harness.clock.advance(self.rng.choice([1, 10, 500, 1_000, 3_000, 6_000, 10_000, 61_000]))
 
     def _wait_among_the_living(self, client: GroupClient) -> None:
-        """Longer than offsets are kept, with heartbeats."""
+        """Wait for longer than offsets are kept, while members send heartbeats."""
         for _ in range(30):
             self.harness.clock.advance(3_000)
             for member in self.clients:
@@ -315,17 +316,17 @@ class History:
             self._look()
 
     def _move(self, client: GroupClient) -> None:
-        """Another broker leads the partition, and has the whole log."""
+        """Let another broker lead the partition, with the whole log."""
         self._release(client)
         self._restart()
 
     def _fail_over(self, client: GroupClient) -> None:
-        """Another broker leads it, without what was not committed."""
+        """Let another broker lead the partition, without the uncommitted records."""
         self.harness.log.truncate(TP)
         self.harness.log.hold, self.harness.log.refuse = False, None
         self._restart()
         self._scan_from_the_start()
-        # Whose offsets are lost and whose are not, only the log knows: all open transactions are aborted.
+        # Which pending offsets are lost is known from the log alone: all open transactions are aborted.
         self.transactions.clear()
         for producer_id in PRODUCERS:
             self._end_one(producer_id, commit=False)
@@ -333,7 +334,7 @@ class History:
 
     def _restart(self) -> None:
         self.harness.restart()
-        # Who took over an instance id in the course of a rebalance is known to the log only when that has ended.
+        # A new holder of an instance id is in the log only when the rebalance has ended.
         self.former.clear()
         self.holders.clear()
         self._check_fold()
@@ -383,7 +384,9 @@ class History:
         self.harness.coordinator.on_topics_deleted(["u"])
 
     def _may_be_deleted(self, topic: str) -> None:
-        """Pending offsets go, too; whether they did, is not known before the answer."""
+        """Note that the topic's offsets may be deleted, pending ones included: whether they are is not known before the
+        response.
+        """
         self.registers[topic].is_deleted = True
         self.registers[topic].deletions += 1
         for offsets in self.transactions.values():
@@ -393,12 +396,12 @@ class History:
     # ---- checks
 
     def _start_over(self) -> None:
-        """A group that is gone counts its generations from the beginning."""
+        """Note that the generations of a deleted group begin again."""
         self.generation = -1
         self.assigned_by.clear()
 
     def _recorded(self) -> Any:
-        """The group's newest record, by the log alone."""
+        """Return the group's newest record, from the log alone."""
         if self.harness.log.end_offset(TP) <= self._scanned:
             return self._newest
         for offset, key, value in self.harness.records(self._scanned):
@@ -444,7 +447,7 @@ class History:
                     )
 
     def _end(self) -> None:
-        """End all faults, and let everybody fall silent."""
+        """End all faults, and let all members fall silent."""
         self.harness.log.refuse = None
         self._release(self.clients[0])
         self._check_fold()
@@ -458,7 +461,7 @@ class History:
             raise Violation("42", f"a group of silent members is {left}")
 
 
-#: How often each happens.
+#: The weight of each action.
 ACTIONS = {
     "settle": 8,
     "join": 20,

@@ -32,7 +32,8 @@ def target_worker(clock: ManualClock) -> TargetWorker:
     return TargetWorker(InlineWorkers(), _spawn(clock))
 
 
-#: Tasks that have not begun: a test may end before they do. As garbage they would fail a later test with a warning.
+#: Tasks that have not begun, because a test may end before they do. If they became garbage they would fail a later test with a
+#: warning.
 _not_begun: list[Coroutine[object, Never, Any]] = []
 
 

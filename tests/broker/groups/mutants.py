@@ -26,7 +26,7 @@ _replay_marker = CommittedOffsets.replay_marker
 
 
 def keep_members_of_older_records(self: GroupMetadataManager, group_id: str, value: Any) -> None:
-    """C1 of a review: a member that is known keeps its protocols, also where it is known from an older record."""
+    """A bug of the past: a known member keeps its protocols even if it is known from an older record."""
     group = self.groups.get(group_id)
     if value is None:
         self.groups.pop(group_id, None)

@@ -34,13 +34,13 @@ def replayed(records: list[tuple[int, Any, Any]]) -> GroupCoordinatorShard:
 
 
 def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
-    """The last record of every key, tombstones gone too."""
+    """Return the last record of every key, without tombstones."""
     last = {repr(key): offset for offset, key, _ in records}
     return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
 
 
 def group_view(shard: GroupCoordinatorShard, group_id: str) -> dict[str, Any]:
-    """Return the view that the log has to have of a group."""
+    """Return the state of a group that the log has to determine."""
     group = shard.groups[group_id]
     return {
         "state": group.state,

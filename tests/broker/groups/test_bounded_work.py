@@ -1,4 +1,4 @@
-"""However many groups a coordinator has, what concerns all of them takes a bounded part of one turn of the loop."""
+"""However many groups a coordinator has, work that concerns all of them takes a bounded part of one turn of the loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY_MS = 24 * 3_600_000
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> GroupCoordinatorHarness:
-    """Every group has committed one offset."""
+    """Return a harness in which every group has committed one offset."""
     monkeypatch.setattr(timers, "LOOKS_PER_TURN", LOOKS)
     harness = GroupCoordinatorHarness(offsets_retention_check_interval_ms=600_000)
     harness.topic_ids.add(bytes(15) + b"t")
@@ -36,7 +36,7 @@ def client(harness: GroupCoordinatorHarness, number: int) -> GroupClient:
 
 
 def tombstones_by_turn(harness: GroupCoordinatorHarness, turns: int) -> list[int]:
-    """Return how many offsets each millisecond takes away."""
+    """Return how many offsets are deleted in each millisecond."""
     counts = []
     for _ in range(turns):
         before = harness.log.end_offset(TP)

@@ -62,7 +62,7 @@ def test_another_epoch_has_the_code_of_the_api_and_the_kind_of_member(
 
 
 def test_a_partition_of_anothers_is_no_matter_in_the_members_own_epoch() -> None:
-    """The assignor alone says who has the partition; the epoch shows that the member knows of it."""
+    """The assignor alone decides which member has the partition. The epoch shows that the member knows its assignment."""
     check(OFFSET_COMMIT, False, CURRENT, ANOTHERS)
 
 

@@ -136,7 +136,7 @@ def test_more_topics_than_a_member_may_name_are_refused(groups: Groups, kind: st
 
 @pytest.mark.parametrize("kind", ["consumer", "share"])
 def test_names_that_fill_more_than_a_record_change_nothing(groups: Groups, kind: str) -> None:
-    """Kafka's log refuses the record, too."""
+    """Kafka's log rejects the record, too."""
     beat = partial(getattr(groups, kind), "b", JOIN, subscribed_topic_names=MANY)
     assert groups.refused(beat) == ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -157,7 +157,7 @@ def test_a_topic_that_is_named_a_thousand_times_is_one_topic(kind: str) -> None:
 
 
 def test_a_member_has_all_partitions_that_any_entry_of_its_request_names() -> None:
-    """Otherwise another member would be given a partition that it still has."""
+    """If entries were overlooked, another member would be given a partition that this one still has."""
     groups = Groups()
     before = groups.harness.shard.group(ConsumerGroup, "consumer").members["a"].current
     held = next(iter(before.assigned.values()))

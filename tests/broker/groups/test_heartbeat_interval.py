@@ -1,4 +1,4 @@
-"""The time until members come back for what they wait for, and that of a whole rebalance, in virtual time."""
+"""The interval of members that wait for something, and the time of a whole rebalance, in virtual time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def test_a_consumer_that_waits_for_anothers_partition_comes_back_within_a_second
     harness.topics = {"t": 2}
     first, second = ConsumerMember(harness, "a"), ConsumerMember(harness, "b")
     assert first.beat().heartbeat_interval_ms == INTERVAL_MS
-    # No second target within the assignment interval of a second.
+    # There is no second target within the assignment interval of a second.
     assert second.beat().heartbeat_interval_ms == WAITING_MS
     harness.clock.advance(1_000)
-    # Now there is one, but the first member has both partitions still.
+    # Now there is a second target, but the first member still has both partitions.
     assert second.beat().heartbeat_interval_ms == WAITING_MS
-    # It revokes one; a client says so at once when it has done that, however long it takes.
+    # The first member revokes a partition, which may take long; a client reports it as soon as it is done.
     assert first.beat().heartbeat_interval_ms == INTERVAL_MS
     assert first.beat().heartbeat_interval_ms == INTERVAL_MS
     answer = second.beat()
@@ -58,7 +58,7 @@ def test_a_streams_member_that_waits_for_its_tasks_comes_back_within_a_second() 
     harness = GroupCoordinatorHarness(waiting_heartbeat_interval_ms=WAITING_MS)
     harness.topics = {"words": 2}
     first, second = (StreamsMember(harness, name, stateless("words")) for name in "ab")
-    # The initial rebalance delay.
+    # until the initial rebalance delay is over
     assert [first.beat().heartbeat_interval_ms, second.beat().heartbeat_interval_ms] == [WAITING_MS] * 2
     harness.clock.advance(3_000)
     assert [first.beat().heartbeat_interval_ms, second.beat().heartbeat_interval_ms] == [INTERVAL_MS] * 2
@@ -67,7 +67,9 @@ def test_a_streams_member_that_waits_for_its_tasks_comes_back_within_a_second() 
 
 
 def test_500_members_have_1000_partitions_within_seven_seconds_of_the_last_join() -> None:
-    """Each sends as the Java client does: an interval after its last heartbeat, or at once when its partitions have changed."""
+    """Each member sends heartbeats as the Java client does: an interval after the last one, or at once when its partitions have
+    changed.
+    """
     harness = GroupCoordinatorHarness(waiting_heartbeat_interval_ms=WAITING_MS)
     harness.topics = {"t": 1_000}
     members = [ConsumerMember(harness, f"m-{n}") for n in range(500)]
@@ -80,5 +82,5 @@ def test_500_members_have_1000_partitions_within_seven_seconds_of_the_last_join(
         answer = members[n].beat()
         heappush(due, (now_ms + (1 if members[n].owned != before else answer.heartbeat_interval_ms), n))
     assert {len(member.owned["t"]) for member in members} == {2}
-    # One interval until the first member knows that it has to give up what it has, a second until the others know that it did.
+    # It takes one interval until the first member knows what it has to revoke, and a second until the others know that it did.
     assert now_ms - last_join_ms < 7_000

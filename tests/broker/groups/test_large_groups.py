@@ -1,6 +1,6 @@
 """Coordinators of large groups: the longest turn of the event loop, by CPU time.
 
-A node's bound is 50 ms a turn. The tests' is looser, because two cores run the whole suite: what was quadratic or had no
+A node's bound is 50 ms a turn. The tests' is looser, because two cores run the whole suite: code that was quadratic or had no
 budget took 100 ms to 20 s here.
 """
 
@@ -58,7 +58,7 @@ def harness(clock: WorkingClock) -> GroupCoordinatorHarness:
 
 
 def loaded(harness: GroupCoordinatorHarness, records: Sequence[CoordinatorRecord]) -> None:
-    """A former coordinator wrote the records."""
+    """Load records that a former coordinator wrote."""
     for batch, _ in harness._codec().batches(records, harness.clock.wall_ms(), 900_000):
         harness.log.append(TP, batch)
     harness.restart()
@@ -130,14 +130,15 @@ def test_all_members_of_a_large_group_fall_silent_at_once(
     harness.clock.advance(60_000)
     assert not found.members
     assert clock.longest_ns < TURN_MAX_NS
-    # What looked at all other members for each one that goes took 0.7 s to 20 s; a second is not due to the size of the group.
+    # Code that looked at all other members for each member that goes took 0.7 s to 20 s. A second is more than the size of the
+    # group needs.
     assert time.process_time_ns() - began_ns < 2_000_000_000
 
 
 def test_a_member_that_leaves_a_group_of_many_topics_costs_no_look_at_all_of_them(
     harness: GroupCoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metadata hash of 10,000 topics takes some 10 ms, for each of the members that fall silent."""
+    """The metadata hash of 10,000 topics takes some 10 ms, and would be computed for each member that falls silent."""
     harness.topics |= dict.fromkeys(NAMES, 1)
     loaded(harness, consumer_group(NAMES, ["a", "b", "c", "d", "e"]))
     group = harness.shard.group(ConsumerGroup, "g")
@@ -227,7 +228,7 @@ def test_a_member_commits_offsets_of_5_000_partitions(harness: GroupCoordinatorH
 
 
 async def test_a_commit_of_more_partitions_is_several_batches_and_one_answer(harness: GroupCoordinatorHarness) -> None:
-    """A turn with 20,000 partitions took 110 ms, and the batch was larger than a batch may be."""
+    """One turn with 20,000 partitions took 110 ms, and the batch was larger than the limit."""
     spawned: list[asyncio.Task[Any]] = []
     loop = asyncio.get_running_loop()
     world: Any = Mock(clock=SystemClock(loop), spawn=lambda work, name: spawned.append(loop.create_task(work)))
@@ -259,7 +260,9 @@ async def test_a_commit_of_more_partitions_is_several_batches_and_one_answer(har
 def test_the_first_members_after_a_start_wait_while_many_topics_are_hashed(
     harness: GroupCoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A static member's place is not taken before: its new process could not come back to it."""
+    """A static member's former process is not replaced before the hash is there: otherwise the new process could not come back
+    to its place.
+    """
     monkeypatch.setattr(topics, "HASHED_AT_ONCE_MAX", 10)
     harness.topics |= dict.fromkeys(NAMES[:100], 1)
     old = ConsumerMember(harness, "old", instance="i", topics=",".join(NAMES[:100]))

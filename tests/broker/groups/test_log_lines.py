@@ -14,7 +14,7 @@ Read = Callable[[], list[str]]
 
 @pytest.fixture
 def read(caplog: pytest.LogCaptureFixture) -> Read:
-    """The lines since the last call, with their levels."""
+    """Return the lines since the last call, with their levels."""
     caplog.set_level(logging.INFO)
 
     def lines() -> list[str]:
@@ -26,7 +26,7 @@ def read(caplog: pytest.LogCaptureFixture) -> Read:
 
 
 def joined(harness: GroupCoordinatorHarness, name: str, **settings: object) -> GroupClient:
-    """A client that has its member id and waits for the others."""
+    """Return a client that has its member id and waits for the others."""
     client = harness.client(name, **settings)
     client.join()
     if client.instance is None:
@@ -36,7 +36,7 @@ def joined(harness: GroupCoordinatorHarness, name: str, **settings: object) -> G
 
 def stable(harness: GroupCoordinatorHarness, *clients: GroupClient) -> None:
     harness.clock.advance(3_000)
-    harness.clock.advance(3_000)  # another delay for those who came during the first
+    harness.clock.advance(3_000)  # another delay, for the members that joined during the first
     for client in clients:
         client.sync(assignments={each.member_id: b"" for each in clients})
 

@@ -1,4 +1,4 @@
-"""Committed offsets where topics vanish, and where transactions are open: what scripts cannot say."""
+"""Committed offsets of topics that are deleted, and in open transactions: cases that transcripts cannot express."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_group_whose_record_cannot_be_read_is_refused_and_the_others_are_serve
     described = harness.coordinator.describe(["g", "other"], error_since=True)
     assert [group.error_code for group in described] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
     assert other.fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 3
-    # DeleteGroups is the remedy: it writes over what cannot be read, too.
+    # DeleteGroups is the remedy: it also writes tombstones for records that cannot be read.
     (result,) = harness.delete_groups(["g"])
     assert result.error_code == ErrorCode.NONE
     assert client.join().error_code == ErrorCode.MEMBER_ID_REQUIRED

@@ -26,11 +26,11 @@ from tests.broker.groups.harness import subscription
 from tests.broker.wire import Wire
 
 GROUP = "shop"
-COMMIT_VERSION, FETCH_VERSION = 9, 9  # with names of topics
+COMMIT_VERSION, FETCH_VERSION = 9, 9  # the last versions with names of topics
 
 
 class Member:
-    """One connection of a member."""
+    """A member with a connection of its own."""
 
     def __init__(self, node: Node) -> None:
         self.wire = node.wire()
@@ -104,7 +104,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nodes(directory: Path) -> Iterator[list[Node]]:
-    """The node that runs is the last one."""
+    """Yield the list of started nodes, of which the last one runs."""
     started = [start_node(directory, group_initial_rebalance_delay_ms="0")]
     for topic in ("t", "u"):
         started[0].create(topic)
@@ -127,7 +127,9 @@ def restart(nodes: list[Node], directory: Path) -> Node:
 def test_a_group_whose_protocol_changed_under_its_members_is_known_after_a_restart(
     nodes: list[Node], directory: Path
 ) -> None:
-    """The documented rolling change from one assignor to another; a review found the whole partition unreadable after it."""
+    """The documented rolling change from one assignor to another. Before the fix the whole partition was unreadable after
+    it.
+    """
     old = first_generation(nodes[0], "range,roundrobin", "t")
     new = Member(nodes[0])
     new.send_join("roundrobin", "t")

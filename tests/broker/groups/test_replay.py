@@ -32,7 +32,7 @@ actions = st.one_of(
 
 
 class Story:
-    """Plays actions on a harness; `check` compares every group that no rebalance is changing with the log."""
+    """Plays actions on a harness; `check` compares every group without a rebalance in progress with the log."""
 
     def __init__(self) -> None:
         self.harness = GroupCoordinatorHarness(offsets_retention_check_interval_ms=6 * 3_600_000)
@@ -46,7 +46,8 @@ class Story:
     def act(self, verb: str, subject: Any) -> None:
         harness = self.harness
         if verb == "wait":
-            # While its log refuses, a coordinator tries again each five seconds: in 8 days 140,000 times, which is 2 s of the test's time.
+            # While its log rejects appends, a coordinator tries again each five seconds: in 8 days 140,000 times, which takes 2
+            # s of the test.
             harness.clock.advance(subject if harness.log.refuse is None else min(subject, REFUSED_MS_MAX))
         elif verb == "restart":
             harness.log.refuse = None
@@ -116,7 +117,7 @@ def test_every_request_is_answered_in_the_end(script: list[tuple[str, Any]]) -> 
     for verb, subject in script:
         story.act(verb, subject)
     story.act("release", None)
-    # Five minutes is the longest that a new member is waited for, and each expiry may start a rebalance of one minute.
+    # A new member is waited for at most five minutes, and each expiry may start a rebalance of one minute.
     story.harness.clock.advance(600_000)
     assert story.unanswered == 0
 
@@ -124,15 +125,15 @@ def test_every_request_is_answered_in_the_end(script: list[tuple[str, Any]]) -> 
 @settings(max_examples=examples(30))
 @given(st.lists(actions, max_size=25))
 def test_after_the_trouble_members_that_go_on_get_a_stable_group(script: list[tuple[str, Any]]) -> None:
-    """Invariant 42: within the rebalance timeout, for clients that do what clients do."""
+    """Invariant 42: the group is stable within the rebalance timeout, if clients behave as real ones do."""
     story = Story()
     for verb, subject in script:
         story.act(verb, subject)
     story.act("release", None)
     harness, clients = story.harness, story.clients.values()
-    harness.clock.advance(400_000)  # all that was parked is gone
+    harness.clock.advance(400_000)  # all pending responses are answered by then
     for client in clients:
-        client.protocols = "range,sticky"  # one that all support
+        client.protocols = "range,sticky"  # one protocol that all members support
     for _ in range(90):
         for client in clients:
             _go_on(harness, client)
@@ -144,7 +145,7 @@ def test_after_the_trouble_members_that_go_on_get_a_stable_group(script: list[tu
 
 
 def _go_on(harness: GroupCoordinatorHarness, client: GroupClient) -> None:
-    """One step of a client's loop."""
+    """Do one step of a client's loop."""
     if getattr(client, "waits", False):
         return
 

@@ -16,7 +16,7 @@ from tests.broker.groups.test_log_lines import joined, stable
 
 
 def story(harness: GroupCoordinatorHarness, group: str = "g") -> list[str]:
-    """The lines of the story without their times."""
+    """Return the lines of the story without their times."""
     return [f"{line.cause} {line.client_id}: {line.text}" for line in harness.coordinator.stories.of(group)]
 
 

@@ -73,7 +73,7 @@ def test_the_error_of_a_group_has_a_code_and_no_message(wire: Wire, why: str) ->
 
 
 def test_an_offsets_topic_that_cannot_be_created_is_no_coordinator(wire: Wire) -> None:
-    """Kafka 4.3.1 answers so with fewer brokers than offsets.topic.replication.factor."""
+    """Kafka 4.3.1 gives the same answer if there are fewer brokers than offsets.topic.replication.factor."""
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
     assert wire.request(find).coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     topic = MetadataRequestTopic(name="__consumer_offsets")

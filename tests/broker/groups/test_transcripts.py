@@ -37,7 +37,7 @@ TRANSCRIPTS = transcripts.beside(__file__)
 
 
 class GroupTranscript:
-    """A harness, its clients by name, and what they have printed."""
+    """A harness, its clients by name, and the lines that they have printed."""
 
     def __init__(self) -> None:
         self.harness = GroupCoordinatorHarness()
@@ -111,7 +111,7 @@ class GroupTranscript:
 
     def sync(self, name: str, **options: str) -> None:
         fields = {key: options.pop(key) for key in ("member", "generation", "type", "protocol") if key in options}
-        # The harness numbers its members: a-1, b-2.
+        # Names of members have a dash: the harness numbers them a-1, b-2.
         reject_unknown(key for key in options if "-" not in key)
         assignments = {member: assignment_bytes(assignment) for member, assignment in options.items()}
         self._sent(name, "sync", self._client(name).sync(self._receiver(name, "sync"), assignments, **fields))
@@ -176,7 +176,7 @@ def reject_unknown(options: Iterable[str]) -> None:
 
 
 def assignment_bytes(text: str) -> bytes:
-    """Return an assignment of "t/0,t/1" in the form that consumers have, and the bytes of any other text."""
+    """Return the assignment of a text like "t/0,t/1" in the form that consumers have, and the bytes of any other text."""
     if "/" not in text:
         return text.encode()
     partitions = [tp(each) for each in text.split(",")]
@@ -197,7 +197,7 @@ def tp(text: str) -> tuple[str, int]:
 
 
 def describe(response: Any) -> str:
-    """A response in a line: its error and what is not at its default."""
+    """Return a response as one line: its error, and the fields that are not at their defaults."""
     name = type(response).__name__
     error = ErrorCode(getattr(response, "error_code", 0)).name
     if name == "JoinGroupResponse":
@@ -240,7 +240,7 @@ def describe(response: Any) -> str:
 
 
 def describe_record(key: Any, value: Any) -> str:
-    """A record of `__consumer_offsets` in a line."""
+    """Return a record of `__consumer_offsets` as one line."""
     if type(key) is GroupMetadataKey:
         if value is None:
             return f"group {key.group} tombstone"

@@ -16,7 +16,7 @@ from tests.ports import free_ports
 
 
 def stores() -> set[str]:
-    """The name that the code gives to each cache."""
+    """Return the name that the code gives to each cache."""
     texts = [file.read_text() for file in Path(ottla.__file__).parent.rglob("*.py")]
     return {
         node.args[0].value

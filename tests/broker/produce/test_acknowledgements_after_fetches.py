@@ -21,7 +21,7 @@ from tests.sim.world import EPOCH_MS
 
 
 class Writes(Answers):
-    """Notes the order of all connections' writes."""
+    """Notes the order of the writes to all connections."""
 
     def __init__(self, name: str, order: list[str]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def test_a_waiting_fetch_is_answered_before_the_first_produce_of_a_turn_and_afte
         first, first_writes = open_connection(leader, "first", order)
         second, second_writes = open_connection(leader, "second", order)
         reader, reader_writes = open_connection(leader, "fetch", order)
-        send(first, producing.framed(topics))  # the handler serves it, and makes the fast path
+        send(first, producing.framed(topics))  # the handler serves this request, and makes the fast path
         send(second, producing.framed(topics))
         await asyncio.wait_for(first_writes.has_written.wait(), 1)
         await asyncio.wait_for(second_writes.has_written.wait(), 1)

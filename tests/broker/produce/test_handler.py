@@ -79,7 +79,7 @@ def end_offset(wire: Wire, name: str = TOPIC) -> int:
 
 
 def resealed(changed: bytearray) -> bytes:
-    """Return the batch with a CRC that fits again, so that only the change itself can be what is refused."""
+    """Return the changed batch with a valid CRC, so that it can only be rejected for the change."""
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
     return bytes(changed)
 
@@ -166,7 +166,7 @@ def test_a_batch_that_cannot_be_is_refused_and_nothing_is_appended(
     answer = produce(wire, records)
     assert (answer.error_code, answer.base_offset) == (expected, -1)
     assert end_offset(wire) == before
-    assert produce(wire, batch([b"after"])).error_code == 0  # and nothing else is disturbed
+    assert produce(wire, batch([b"after"])).error_code == 0  # nothing else is disturbed
 
 
 def test_a_batch_over_max_message_bytes_is_too_large(wire: Wire) -> None:
@@ -223,7 +223,7 @@ def test_a_retried_batch_of_an_idempotent_producer_is_answered_with_its_first_of
     batches = [batch([b"v"], producer_id=4711, producer_epoch=0, base_sequence=i) for i in range(6)]
     offsets = [produce(wire, each).base_offset for each in batches]
     before = end_offset(wire)
-    again = produce(wire, batches[1])  # within the window of five
+    again = produce(wire, batches[1])  # within the window of five batches
     assert (again.error_code, again.base_offset) == (0, offsets[1])
     assert end_offset(wire) == before
 
@@ -241,7 +241,7 @@ def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(wire: Wire) -> None:
 def test_a_new_partition_refuses_what_came_before_the_first_batch_and_takes_both_in_order(
     node: Node, wire: Wire
 ) -> None:
-    """KAFKA-15591: of the first requests to a new topic the first was refused, because the leader did not know it yet."""
+    """KAFKA-15591: the first of several requests to a new topic was rejected, because the leader did not know the topic yet."""
 
     def send(sequence: int, producer_id: int = 4714) -> int:
         first = batch([b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)

@@ -25,7 +25,9 @@ Outcome = tuple[str, int, int, int]
 
 
 class Request:
-    """Partitions 0 of "a" and 0 of "b" are appended already; the batches of "b" from partition 1 on are the rest."""
+    """A request whose partitions 0 of "a" and 0 of "b" are appended already; the batches of "b" from partition 1 on are the
+    rest.
+    """
 
     def __init__(self, acks: int) -> None:
         rows = {"a": [0], "b": [0, 1], "c": [0]}
@@ -39,7 +41,7 @@ class Request:
     def joined(
         self, first: Answer[ProduceResponse | None], second: Reply[ProduceResponse | None]
     ) -> list[ProduceResponse | KafkaError | None]:
-        """The response, when it is there."""
+        """Return the response, if there is one."""
         answer = joined(self.rest, self.context, first, second)
         assert isinstance(answer, Reply)
         responses: list[ProduceResponse | KafkaError | None] = []

@@ -33,7 +33,7 @@ SETTINGS = {"default.replication.factor": "2", "min.insync.replicas": "1", "offs
 OTHER, MISSING = "payments", "missing"
 PARTITIONS = 2
 SEEDS, FRAMES = examples(3), 80
-#: In virtual time: long enough for the follower's fetch.
+#: The limit of virtual time for a response, which is enough for the follower's fetch.
 ANSWER_S_MAX = 2.0
 
 
@@ -49,7 +49,9 @@ class Answers(SentBytes):
 
 @dataclass
 class Producer:
-    """Chooses the next frame: mostly one that repeats the one before, in all but what the fast path reads each time."""
+    """Chooses the next frame, which mostly repeats the frame before, except in the fields that the fast path reads each
+    time.
+    """
 
     rng: random.Random
     topic_ids: dict[str, bytes]
@@ -93,7 +95,7 @@ class Producer:
         return struct.pack(">i", len(frame)) + frame
 
     def damaged(self, framed: bytes) -> bytes:
-        """A few of them have something that the fast path must not overlook."""
+        """Return the frame; in a few cases with something that the fast path must not overlook."""
         frame = framed[4:]
         if self.version >= 9 and self.rng.random() < 0.05:
             frame = frame[:-1] + b"\1\x63\1x"  # an unknown tagged field of the request
@@ -129,7 +131,7 @@ class Producer:
 
 
 async def play(seed: int, is_short: bool) -> tuple[list[bytes], list[bytes]]:
-    """Returns each frame's response, and the logs."""
+    """Return the response to each frame, and the logs."""
     harness = SimClusterHarness(ROLES, SETTINGS)
     harness.cluster.start()
     assert await harness.cluster.all_serve(20)

@@ -66,7 +66,7 @@ EPOCHS = 1_000
 
 
 class Broker:
-    """One broker's replica. Also its way to the controller: proposals wait in `proposal` until they are delivered."""
+    """One broker's replica. It is also the way to the controller: proposals wait in `proposal` until they are delivered."""
 
     def __init__(self, harness: ReplicationHarness, broker_id: int, log: Log) -> None:
         self.id = broker_id

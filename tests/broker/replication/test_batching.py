@@ -19,7 +19,7 @@ FEW = 1
 
 
 class Fetch:
-    """A follower's."""
+    """A fetch of a follower."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -56,7 +56,7 @@ class Leader:
         self.batching.left(producers)
 
     def fetch(self, records: int = FEW) -> bool:
-        """A follower's fetch that finds records; returns True if it is held."""
+        """Let a follower fetch records; return True if the fetch is held."""
         fetch = Fetch(self.clock)
         is_held = self.batching.holds(fetch, records)
         if is_held:
@@ -64,11 +64,11 @@ class Leader:
         return is_held
 
     def turn(self) -> None:
-        """The present turn of the loop ends."""
+        """End the present turn of the loop."""
         self.clock.advance(0)
 
     def round_of(self, producers: int) -> None:
-        """So many Produces wait, are carried by a fetch, and are acknowledged by the next."""
+        """Let this number of Produces wait; one fetch carries them, and the next one acknowledges them."""
         self.write(producers - self.waiting)
         self.fetch()
         self.turn()
@@ -112,7 +112,7 @@ def test_a_released_fetch_leaves_after_the_turn_and_so_carries_all_of_it(leader:
 
 
 def test_producers_that_do_not_come_back_delay_a_fetch_by_a_millisecond_and_rarely(leader: Leader) -> None:
-    """Each hold in vain is followed by twice as many rounds that are not held."""
+    """After each hold in vain twice as many rounds are not held."""
     held = []
     for round_ in range(500):
         leader.round_of(2)
@@ -144,7 +144,9 @@ def test_producers_that_come_back_again_end_the_pause(leader: Leader) -> None:
 def test_a_record_of_an_internal_topic_is_not_waited_for_and_ends_the_hold_of_the_fetch_that_carries_it(
     leader: Leader,
 ) -> None:
-    """Held, the records of a coordinator delayed the next ones of the same transaction: 120 transactions a second, and 300 since."""
+    """When they were held, the records of a coordinator delayed the next ones of the same transaction: 120 transactions a
+    second instead of 300.
+    """
     topics = ("t", "__transaction_state")
     partitions = [made_partition(1, topic, 0, topic.encode(), leader.wakeups, Flushes(), 30_000) for topic in topics]
     fetches = [FetchPartition(each.topic, each.topic_id, 0, 0, 1 << 20) for each in partitions]

@@ -26,7 +26,7 @@ from tests.manual_clock import ManualClock
 
 @pytest.fixture
 def partition(log: Log) -> Partition:
-    """Led here and followed by 2, which has all three records."""
+    """Return a partition that is led here and followed by broker 2, which has all three records."""
     made = made_partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
     made.become_leader(log, 1, 1, (1, 2), (1, 2), NOW_MS)
     made.append(batch([b"a", b"b", b"c"]), -1, NOW_MS)
@@ -35,7 +35,7 @@ def partition(log: Log) -> Partition:
 
 
 def delete(partition: Partition, *offsets: int) -> Any:
-    """The reply to a request that names the partition once for each offset."""
+    """Return the reply to a request that names the partition once for each offset."""
     clock = ManualClock()
     directory = SimpleNamespace(path="/data")
     replicas = SimpleNamespace(
@@ -64,7 +64,7 @@ def low_watermarks(response: DeleteRecordsResponse) -> list[int]:
 def test_the_answer_comes_once_when_the_follower_has_moved_its_log_start(
     partition: Partition, caplog: pytest.LogCaptureFixture, offsets: tuple[int, ...]
 ) -> None:
-    """A partition that is named twice waits twice: the second wait must not answer again."""
+    """A partition that is named twice waits twice. The second wait must not answer again."""
     reply = delete(partition, *offsets)
     assert not reply.done
     partition.record_follower_fetch(2, 3, 2, NOW_MS, 1)

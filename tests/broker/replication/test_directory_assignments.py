@@ -24,7 +24,7 @@ TOPIC, DIRECTORY = b"\1" * 16, b"\2" * 16
 async def test_a_replicas_directory_is_reported_once_the_metadata_version_knows_directories(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Below 3.7-IV2 a controller of Apache Kafka refused the request twice a second, and logged each."""
+    """Below 3.7-IV2 a controller of Apache Kafka rejected the request twice a second, and logged each rejection."""
     monkeypatch.setattr(to_controller, "DIRECTORY_RETRY_MS", 5)
     real = RealWorld(asyncio.get_running_loop())
     row = Mock(partition_index=3, error_code=0)

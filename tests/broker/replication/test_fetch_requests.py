@@ -1,4 +1,4 @@
-"""A fetcher's requests and the responses that it reads by their form are the codecs', byte for byte."""
+"""The requests and responses that a fetcher packs and reads without a codec are the same as with the codec, byte for byte."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
 
 
 class Follower:
-    """A session and its requests; `by_codec` never uses the form."""
+    """A session and its requests. `by_codec` uses the codec for every request."""
 
     def __init__(self, partitions: list[Partition], by_codec: bool) -> None:
         world = World(ManualClock(), random.Random(0), OsFiles(), None, None, None)
@@ -134,7 +134,7 @@ def test_a_response_that_has_the_usual_form_is_read_as_its_decoder_reads_it() ->
 
 
 def response(rng: random.Random) -> FetchResponse:
-    """Mostly one partition with records; now and then with anything else that a leader may say."""
+    """Return a response: mostly one partition with records, now and then anything else that a leader may say."""
     topics = [topic(each, [data(rng) for _ in range(rng.choice((1,) * 9 + (0, 2)))]) for each in (TOPIC_ID, OTHER_ID)]
     made = FetchResponse(session_id=rng.choice((0, 5)), responses=topics[: rng.choice((1,) * 9 + (0, 2))])
     if rng.random() < 0.05:

@@ -36,7 +36,7 @@ SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 1 << 20, 1_000, 30_000)
 
 
 class Slow(ManualClock):
-    """Each look at it takes a while."""
+    """A clock that advances each time it is read."""
 
     def mono_ms(self) -> int:
         self.now_ms += TURN_MS // 3
@@ -44,7 +44,7 @@ class Slow(ManualClock):
 
 
 class Protocol:
-    """A connection that takes requests."""
+    """A connection that accepts requests."""
 
     closed = False
 
@@ -60,7 +60,7 @@ class Protocol:
 
 
 def following(directory: Path, count: int) -> Iterator[list[Partition]]:
-    """So many partitions of a topic, each with a log; closed in the end."""
+    """Yield this number of partitions of a topic, each with a log, which is closed in the end."""
     found = []
     for index in range(count):
         log = new_log(LogSpec(OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig()))
@@ -83,7 +83,7 @@ def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitio
         assert partition.log is not None
         partition.log.room.create_files()
     clock = Slow()
-    # The types below say what a whole node has; an answer is handled with a clock, and a protocol that takes requests.
+    # The type of World requires all components, but a fetcher handles a response with the clock and the files alone.
     world = World(clock, Random(0), OsFiles(), None, None, None)
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     protocol = Protocol()
@@ -100,7 +100,7 @@ def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitio
     ends = [partition.log.log_end_offset for partition in partitions if partition.log]
     assert 0 < sum(ends) < COUNT, "the loop has other work, too"
     assert len(protocol.requests) == 1, "the next request says what became of all"
-    received[:] = bytes(len(received))  # the buffer is used again
+    received[:] = bytes(len(received))  # the receive buffer is used again
     clock.advance(1_000)
     assert [partition.log.log_end_offset for partition in partitions if partition.log] == [1] * COUNT
     assert len(protocol.requests) == 2
@@ -108,7 +108,7 @@ def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitio
 
 
 class Worker(OneQueue):
-    """A thread beside the loop: what is on the loop meanwhile is seen from `calls`."""
+    """A thread beside the loop. `calls` shows what the loop did meanwhile."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -137,7 +137,7 @@ def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_l
     logs = [partition.log for partition in partitions if partition.log]
     assert not any(log.partition_dir.exists for log in logs)
     assert len(protocol.requests) == 1, "the next request says what became of all"
-    received[:] = bytes(len(received))  # the buffer is used again
+    received[:] = bytes(len(received))  # the receive buffer is used again
     asyncio.run(tasks.pop())
     assert (worker.calls, tasks) == (COUNT, [])
     assert [log.log_end_offset for log in logs] == [1] * COUNT

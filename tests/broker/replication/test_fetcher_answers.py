@@ -1,4 +1,4 @@
-"""A follower gets answers that are late, refuse its session, or say that its log is out of the leader's range."""
+"""A follower gets responses that are late, reject its session, or say that its log is out of the leader's range."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SESSION = 5
 
 
 class Offsets:
-    """A channel to a leader whose log is from `start` to `end`."""
+    """A channel to a leader whose log goes from `start` to `end`."""
 
     def __init__(self, start: int, end: int) -> None:
         self.by_timestamp = {-2: start, -1: end}
@@ -56,7 +56,7 @@ class Offsets:
 
 
 class Workers(OneQueue):
-    """Runs what it is given when the test lets it."""
+    """Workers that run a job when the test lets them."""
 
     def __init__(self) -> None:
         self.ran = 0
@@ -67,13 +67,13 @@ class Workers(OneQueue):
 
 
 class Follower:
-    """One partition that follows, its fetcher, and the connection to the leader that it has."""
+    """One partition that follows, its fetcher, and its connection to the leader."""
 
     def __init__(self, log: Log) -> None:
         self.clock = ManualClock()
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         self.workers = Workers()
-        # What a fetcher uses of the world: time, workers, and tasks, which the test runs.
+        # A fetcher uses only time, workers, and tasks of the world. The test runs the tasks.
         world = World(self.clock, Random(0), OsFiles(), None, self.workers, lambda task, name: self.tasks.append(task))
         self.partition = made_partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)
         self.partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
@@ -95,7 +95,7 @@ class Follower:
 
     @property
     def asked(self) -> list[tuple[int, int, list[int]]]:
-        """Session, its epoch, and the offsets that each request names."""
+        """Return the session, its epoch, and the offsets in each request."""
         return [
             (r.session_id, r.session_epoch, [p.fetch_offset for topic in r.topics for p in topic.partitions])
             for r in self.protocol.requests
@@ -117,7 +117,7 @@ def records(epoch: int) -> PartitionData:
 
 
 def test_records_that_were_asked_for_in_an_older_leader_epoch_are_not_appended(log: Log) -> None:
-    """The leader may have been another one in between: what it sent then need not be in the log of the new epoch."""
+    """Another broker may have led in between: records that this leader sent before need not be in the log of the new epoch."""
     follower = Follower(log)
     follower.partition.become_follower(log, LEADER, 3, 2, [1, 2], [1, 2])
     follower.answer(records(epoch=1))
@@ -138,8 +138,8 @@ SHORTAGES = [
 def test_records_whose_flush_found_no_room_do_not_count_before_it_has_been_tried_again(
     log: Log, monkeypatch: pytest.MonkeyPatch, shortage: DiskFull
 ) -> None:
-    """flush.messages=1: what the next fetch asks for is what the leader acknowledges. A follower whose disk had been full did not
-    fetch any more until its next start (seed 632).
+    """With flush.messages=1 the leader acknowledges everything below the offset of the next fetch. Before the fix a follower
+    whose disk had been full did not fetch any more until its next start (seed 632).
     """
     log.update_config(LogConfig(flush_messages=1))
     follower = Follower(log)
@@ -163,7 +163,9 @@ def test_records_whose_flush_found_no_room_do_not_count_before_it_has_been_tried
 
 @pytest.mark.parametrize("leader_epoch", [1, 2])
 def test_metadata_that_comes_during_a_flush_does_not_acknowledge_what_is_flushed(log: Log, leader_epoch: int) -> None:
-    """An ISR that grew was enough: the position was sent, the leader acknowledged, and a power loss took the records back."""
+    """Before the fix a larger ISR was enough: the position was sent, the leader acknowledged the records, and a power loss took
+    them back.
+    """
     log.update_config(LogConfig(flush_messages=1))
     follower = Follower(log)
     follower.answer(records(epoch=1))
@@ -256,7 +258,7 @@ def diverging(end_offset: int) -> PartitionData:
 
 
 def with_many_producers(log: Log, monkeypatch: pytest.MonkeyPatch) -> Follower:
-    """A follower whose log has a snapshot of its producers at offset 4, and ends at 8."""
+    """Return a follower whose log has a snapshot of its producers at offset 4, and ends at 8."""
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 3)
     for number in range(8):
         records = batch([b"x"], producer_id=number % 4, producer_epoch=0, base_sequence=number // 4)
@@ -287,8 +289,9 @@ def test_a_truncation_with_many_producers_has_their_snapshot_read_on_a_worker_an
 
 
 def test_metadata_that_changes_only_the_isr_ends_no_truncation(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partition was fetched again beside the truncation, which diverged again: the second truncation took records that had been
-    appended, and acknowledged to the leader, after the first."""
+    """Before the fix the partition was fetched again beside the truncation, and diverged again: the second truncation removed
+    records that were appended, and acknowledged to the leader, after the first one.
+    """
     follower = with_many_producers(log, monkeypatch)
     follower.answer(diverging(6))
     follower.partition.become_follower(log, LEADER, 1, 2, [1, 2], [1, 2, 3])
@@ -305,7 +308,7 @@ def test_metadata_that_changes_only_the_isr_ends_no_truncation(log: Log, monkeyp
 def test_what_a_truncation_has_left_is_flushed_before_the_next_fetch_acknowledges_it(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition whose flush was not begun after a truncation was never fetched again (seed 166)."""
+    """Before the fix a partition whose flush was not begun after a truncation was never fetched again (seed 166)."""
     follower = with_many_producers(log, monkeypatch)
     log.update_config(LogConfig(flush_messages=1))
     follower.partition.update_config()
@@ -374,7 +377,7 @@ def test_a_follower_that_rolls_by_time_has_its_sync_on_a_worker(tmp_path: Path) 
 def test_a_connection_that_ends_while_the_directory_for_its_records_is_made_leaves_no_request_to_wait_for(
     tmp_path: Path,
 ) -> None:
-    """Simulator, seed 400: the new connection never sent a Fetch, and the replica stayed outside of the ISR."""
+    """Simulator, seed 400: the new connection never got a Fetch, and the replica stayed outside of the ISR."""
     log = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
     follower = Follower(log)
     follower.answer(records(epoch=1))

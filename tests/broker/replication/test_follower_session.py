@@ -124,7 +124,7 @@ def test_a_delayed_partition_is_left_out_until_its_time(log: Log) -> None:
 def test_with_every_partition_delayed_there_is_nothing_to_ask(log: Log) -> None:
     session = opened(follower(log))
     session.delay((TOPIC_ID, 0), 500)
-    assert session.request() is not None  # to have it forgotten
+    assert session.request() is not None  # a request that forgets the partition
     session.answered(0)  # the leader closes a session that has become empty
     assert session.request() is None
 
@@ -147,7 +147,7 @@ def partition_bytes(request: FetchRequest | None) -> dict[int, int]:
 def test_partitions_that_catch_up_share_a_part_of_the_response_with_those_in_sync(
     log: Log, behind: int, each: int
 ) -> None:
-    """A megabyte of each of them would be what the producers of the others wait for."""
+    """If each of them got a megabyte, the producers of the other partitions would wait for it."""
     in_sync, late = follower(log, 0), [follower(log, index) for index in range(1, 1 + behind)]
     for partition in late:
         partition.become_follower(log, LEADER, 3, 2, [1, 2], [1])

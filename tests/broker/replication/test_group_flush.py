@@ -32,7 +32,7 @@ BROKEN = StorageFailure("t-0", OSError(errno.EIO, "Input/output error"))
 
 
 class Leader:
-    """A partition that this node leads alone, with a first flush that fails."""
+    """A partition that this node leads without followers, and whose first flush fails."""
 
     def __init__(self, own_log: Log, monkeypatch: pytest.MonkeyPatch, failure: StorageFailure) -> None:
         own_log.update_config(LogConfig(flush_messages=1))
@@ -51,7 +51,7 @@ class Leader:
         return function(*args)
 
     def append(self) -> list[ErrorCode]:
-        """Appends a record, and returns what its producer will be answered."""
+        """Append a record; return the list that will get its producer's error code."""
         answers: list[ErrorCode] = []
         appended = self.partition.append(batch([b"x"]), -1, NOW_MS)
         self.partition.when_committed(appended.last_offset, answers.append)
@@ -64,8 +64,9 @@ class Leader:
 def test_a_record_whose_flush_found_no_room_is_committed_when_there_is_some(
     log: Log, monkeypatch: pytest.MonkeyPatch, shortage: DiskFull
 ) -> None:
-    """The flush was given up, and who waited was answered KAFKA_STORAGE_ERROR. A transaction coordinator that waited for the commit
-    of what it had loaded never wrote the markers: the transaction hung until another broker led its partition (seed 262).
+    """Before the fix the flush was given up, and waiting requests were answered KAFKA_STORAGE_ERROR. A transaction coordinator
+    that waited for the commit of loaded records never wrote the markers: the transaction hung until another broker led its
+    partition (seed 262).
     """
     assert Leader(log, monkeypatch, shortage).append() == [ErrorCode.NONE]
     assert log.recovery_point == log.high_watermark == 1
@@ -79,7 +80,7 @@ def test_a_flush_that_fails_for_good_is_not_repeated(log: Log, monkeypatch: pyte
 def test_a_flush_that_fails_for_good_after_its_log_has_moved_to_another_disk_fails_no_producer(
     log: Log, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The records that wait are in the new directory as well: they are flushed there."""
+    """The waiting records are in the new directory as well, and are flushed there."""
     spec = LogSpec(
         OsFiles(), Mappings(), str(tmp_path / "moved" / "t-0"), "t", 0, TOPIC_ID, LogConfig(flush_messages=1)
     )

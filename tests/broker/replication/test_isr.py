@@ -15,7 +15,7 @@ def follower(broker_id: int, end: int, caught_up_ms: int = 0) -> ReplicaProgress
 
 
 class Candidates:
-    """The brokers that the controller would take into an ISR."""
+    """The brokers that the controller accepts in an ISR."""
 
     def __init__(self, live: set[int]) -> None:
         self._live = live

@@ -25,7 +25,7 @@ LAG_MS = 30_000
 
 
 class Proposals:
-    """Takes what would go to the controller."""
+    """Keeps the proposals instead of sending them to the controller."""
 
     def __init__(self) -> None:
         self.sent: list[list[int]] = []
@@ -126,7 +126,9 @@ def test_a_silent_follower_is_proposed_to_go_and_waited_for_until_the_controller
 def test_a_follower_that_had_nothing_to_fetch_is_as_late_as_its_sessions_last_request(
     partition: Partition, log: Log, proposals: Proposals
 ) -> None:
-    """Idle partitions are not named in the fetches of a session: an append after hours must not make a lively follower late."""
+    """The fetches of a session do not name idle partitions: an append after hours must not make a follower late that is
+    alive.
+    """
     lead(partition, log, (1, 2, 3))
     for replica in (2, 3):
         fetch(partition, replica, 0)
@@ -191,7 +193,9 @@ def test_only_a_refusal_that_may_pass_is_asked_again_and_not_at_once(
 def test_a_proposal_made_on_the_controllers_answer_stands_when_the_metadata_of_that_answer_comes_later(
     partition: Partition, log: Log, proposals: Proposals
 ) -> None:
-    """The controller may commit it any moment: a record acknowledged without the newcomer would be lost with this leader."""
+    """The controller may commit the proposal at any moment: a record that was acknowledged without the new member would be lost
+    with this leader.
+    """
     lead(partition, log, (1, 2), partition_epoch=4)
     for _ in range(5):
         append(partition)
@@ -255,7 +259,7 @@ def test_a_fetch_of_the_process_before_does_not_count(partition: Partition, log:
 def test_a_follower_takes_over_records_watermark_and_log_start(partition: Partition, log: Log) -> None:
     partition.become_follower(log, 2, 1, 1, (1, 2, 3), (1, 2, 3))
     records = bytearray(batch([b"a", b"b"]))
-    records[12:16] = (1).to_bytes(4, "big")  # the leader's epoch
+    records[12:16] = (1).to_bytes(4, "big")  # the epoch of the leader
     partition.append_as_follower(bytes(records), 1, 0, NOW_MS)
     assert (log.log_end_offset, log.high_watermark, log.epochs.latest) == (2, 1, 1)
     partition.append_as_follower(b"", 2, 1, NOW_MS)

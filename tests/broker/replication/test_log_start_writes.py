@@ -26,7 +26,7 @@ from tests.workers import OneQueue
 
 
 class Steps(OneQueue):
-    """Workers whose next piece of work is done when the test says so."""
+    """Workers that do their next job when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[asyncio.Future[None]] = []
@@ -96,7 +96,7 @@ async def test_requests_that_arrive_during_a_write_share_the_next_one_and_none_i
 
 
 async def test_a_topic_that_is_deleted_while_a_write_waits_is_not_in_it(tmp_path: Path) -> None:
-    """A deleted topic must not come back with its log start, which a new one of its name would begin with."""
+    """The log start offset of a deleted topic must not be written again: a new topic of its name would begin with it."""
     node = Node(tmp_path)
     node.delete(A, 3)
     await asyncio.sleep(0)

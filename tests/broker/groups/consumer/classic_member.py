@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.member import Owned
 from tests.broker.groups.harness import PARKED, GroupCoordinatorHarness
 
-#: What is not a place in the group any more.
+#: The errors by which a member learns that it is no longer in the group.
 LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
@@ -37,7 +37,7 @@ class ClassicMember:
         return self._client.generation if self.has_joined else 0
 
     def beat(self, full: bool = False) -> Any:
-        """A Heartbeat and what follows from it; `full`: a JoinGroup in any case."""
+        """Send a Heartbeat, and a JoinGroup if the response asks for one, or if `full`."""
         if self.has_joined:
             code = self._client.heartbeat().error_code
             if code in LOST:

@@ -28,7 +28,7 @@ Owned = dict[str, set[int]]
 
 
 class ConsumerMember:
-    """It gives up at once what a response takes away, unless `owned` is set by the test."""
+    """It revokes partitions as soon as a response takes them away, unless `owned` is set by the test."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ConsumerMember:
         self.instance = instance
         self.topics = topics if regex is None else ""
         self.regex = regex
-        #: Topics that it may not describe.
+        #: Topics that the member may not describe.
         self.hidden = frozenset[str]()
         self.assignor = assignor
         self.rebalance = rebalance
@@ -61,7 +61,7 @@ class ConsumerMember:
         self._sent: Owned | None = None
 
     def beat(self, epoch: int | None = None, owned: Owned | None = None, full: bool = False) -> Any:
-        """The first one, at epoch 0, says everything; later ones only what changed."""
+        """Send a heartbeat. The first one, at epoch 0, has all fields; later ones have only the fields that have changed."""
         self.epoch = self.epoch if epoch is None else epoch
         if self.epoch == 0:
             self.owned, self._sent = {}, None

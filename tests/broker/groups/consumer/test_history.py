@@ -39,7 +39,7 @@ REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.
 class History:
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        # A group of classic members alone stays a consumer group: the random histories of classic ones are others.
+        # A group of classic members alone stays a consumer group: classic groups have random histories of their own.
         self.harness = GroupCoordinatorHarness(consumer_migration_policy="upgrade")
         self.harness.topics = {"t": 3, "u": 5}
         self.members: list[ConsumerMember | ClassicMember] = []
@@ -84,12 +84,12 @@ class History:
         assert answer.member_epoch >= self.epochs.get(member.member_id, 0), "an epoch fell"
         self.epochs[member.member_id] = answer.member_epoch
         if late and isinstance(member, ConsumerMember):
-            # It still has what it had: no other member may get that.
+            # The member still owns its former partitions: no other member may get them.
             for topic, partitions in before.items():
                 member.owned.setdefault(topic, set()).update(partitions)
 
     def pause(self) -> None:
-        """A static member's process is replaced by another one."""
+        """Replace the process of a static member by another one."""
         for index, member in enumerate(self.members):
             if member.instance is not None and member.epoch > 0 and not member.leave(-2).error_code:
                 self.made += 1
@@ -105,7 +105,7 @@ class History:
                 member.leave(-1)
 
     def zombie(self) -> None:
-        """A heartbeat of an epoch that is long over."""
+        """Send a heartbeat with an epoch that is long over."""
         for member in self.consumers:
             known = None if self.group is None else self.group.members.get(member.member_id)
             if known is not None and known.current.previous_epoch > 1:
@@ -163,7 +163,7 @@ class History:
 
     def come_to_rest(self) -> None:
         if self.members and not self.consumers:
-            # Those that lost their places come back only to a consumer group.
+            # Members that have lost their places come back only to a consumer group.
             self.members.append(ConsumerMember(self.harness, "last"))
         self.members.sort(key=lambda member: isinstance(member, ClassicMember))
         for _ in range(30):
@@ -186,7 +186,7 @@ class History:
 
 
 def view(group: ConsumerGroup) -> dict[str, Any]:
-    """Return everything that the log has to know."""
+    """Return the state of the group that the log has to determine."""
     return {
         "epochs": (group.epoch, group.assignment_epoch, group.assignment_timestamp_ms, group.metadata_hash),
         "members": {member_id: (member.metadata, member.current) for member_id, member in group.members.items()},

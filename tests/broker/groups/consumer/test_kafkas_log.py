@@ -1,4 +1,5 @@
-"""A segment of `__consumer_offsets` that Apache Kafka 4.3.1 wrote while members lived: we go on with its groups.
+"""A segment of `__consumer_offsets` that Apache Kafka 4.3.1 wrote while members lived: this coordinator goes on with its
+groups.
 
 `python -m tests.compat.group_logs` records it; `make compat` has each go on with what the other wrote.
 """
@@ -27,7 +28,7 @@ GROUPS = ["names", "expressions", "mixed"]
 
 
 class KafkasGroups(GroupCoordinatorHarness):
-    """The topics have the ids that they had."""
+    """A harness whose topics have the ids of Kafka's cluster."""
 
     def __init__(self) -> None:
         lines = SAID.read_text().splitlines()
@@ -47,7 +48,7 @@ class KafkasGroups(GroupCoordinatorHarness):
         return self.kafkas
 
     def rack_of(self, broker_id: int) -> str | None:
-        """Its only broker had none."""
+        """Return no rack: the only broker of Kafka's cluster had none."""
         return None
 
     def says(self) -> list[str]:

@@ -17,14 +17,14 @@ def groups(partitions: int = 4) -> GroupCoordinatorHarness:
 
 
 def lose(member: ConsumerMember) -> int:
-    """A heartbeat whose response is lost; returns the epoch in it."""
+    """Send a heartbeat whose response is lost; return the epoch in that response."""
     answer = copy(member).beat()
     assert answer.assignment is not None
     return int(answer.member_epoch)
 
 
 def joined(harness: GroupCoordinatorHarness) -> tuple[ConsumerMember, ConsumerMember]:
-    """The first one has everything, and the target gives half of it to the second one."""
+    """Return two members: the first one has all partitions, and the target gives half of them to the second one."""
     first, second = ConsumerMember(harness, "a"), ConsumerMember(harness, "b")
     first.beat()
     assert first.beat().assignment is None
@@ -35,14 +35,15 @@ def joined(harness: GroupCoordinatorHarness) -> tuple[ConsumerMember, ConsumerMe
 
 
 def test_what_a_member_has_to_give_up_is_sent_until_it_reports_that_it_did() -> None:
-    """It stays in its epoch meanwhile. In Kafka it is fenced after its rebalance timeout."""
+    """The member stays in its epoch meanwhile. In Kafka it is fenced after its rebalance timeout."""
     harness = groups()
     first, second = joined(harness)
     for _ in range(3):
         assert lose(first) == first.epoch
     assert first.beat().assignment is not None
     assert first.owned == {"t": {0, 1}}
-    # Its callback for what is revoked takes its time: it reports nothing new, and receives the same.
+    # The member's callback for revoked partitions takes its time: the member reports nothing new, and receives the same
+    # assignment.
     assert first.beat(owned={"t": {0, 1, 2, 3}}).assignment is not None
     assert first.beat(owned={"t": {0, 1, 2, 3}}).assignment is not None
     assert first.beat(owned={"t": {0, 1}}).assignment is None
@@ -51,7 +52,7 @@ def test_what_a_member_has_to_give_up_is_sent_until_it_reports_that_it_did() -> 
 
 
 def test_what_a_member_gets_from_others_in_the_same_epoch_is_sent_until_it_reports_that_it_has_it() -> None:
-    """No member of Kafka reads these partitions until the next rebalance: none of the two is fenced."""
+    """In Kafka no member would read these partitions until the next rebalance, because neither of the two is fenced."""
     harness = groups()
     first, second = joined(harness)
     first.beat()
@@ -94,7 +95,9 @@ def test_a_new_coordinator_sends_again_what_it_has_changed_itself() -> None:
 
 
 def test_what_was_lost_is_not_repeated_while_a_newer_target_is_due() -> None:
-    """The target shrinks before the member has reported its first assignment. Its next assignment is the smaller one, as in Kafka."""
+    """The target shrinks before the member has reported its first assignment. The next assignment that it gets is the smaller
+    one, as in Kafka.
+    """
     harness = groups()
     first, second = ConsumerMember(harness, "a"), ConsumerMember(harness, "b")
     lose(first)

@@ -35,7 +35,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nodes(directory: Path) -> Iterator[list[Node]]:
-    """The node that runs is the last one."""
+    """Yield the list of started nodes, of which the last one runs."""
     started = [start_node(directory)]
     started[0].create("t", partitions=2)
     with started[0].wire() as wire:

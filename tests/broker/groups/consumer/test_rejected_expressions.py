@@ -1,4 +1,6 @@
-"""A log that takes no records: the topics of regular expressions are looked for until they can be written, and not all the time."""
+"""A log that takes no records: regular expressions are resolved again until their topics can be written, but not at every
+heartbeat.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def harness() -> GroupCoordinatorHarness:
 
 
 def waiting_member(harness: GroupCoordinatorHarness) -> ConsumerMember:
-    """It has joined, and the topics of its expression could not be written."""
+    """Return a member that has joined, and the topics of whose expression could not be written."""
     member = ConsumerMember(harness, "a", regex="t-.*")
     assert member.beat().heartbeat_interval_ms == WAITING_MS
     harness.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -128,7 +128,7 @@ def listed(topics: Any) -> str:
 
 
 def recorded(key: Any, value: Any) -> str:
-    """A record of a consumer group in a line."""
+    """Return a record of a consumer group as one line."""
     kind = type(key).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
     text = f"{kind} {getattr(key, 'member_id', '')}".strip()
     match kind:

@@ -23,7 +23,7 @@ from ottla.testing.connection import ClusterConnection
 FILE = Path(__file__).with_name("kafkas_shares.txt")
 HISTORIES = 40
 STEPS = 8
-#: Some sort otherwise by Java's hash codes than by their letters, and no two lie in one bucket of 16 or 32.
+#: Some names sort otherwise by Java's hash codes than by their letters, and no two lie in the same of 16 or of 32 buckets.
 MEMBERS = ("a", "c", "p", "h", "member-1", "z")
 
 #: Topic -> partitions.
@@ -31,7 +31,7 @@ Share = dict[str, list[int]]
 
 
 class Step(NamedTuple):
-    """A step of one member: `topics` is empty if it leaves, and `shares` are those of all members after that."""
+    """A step of one member. `topics` is empty if it leaves, and `shares` are those of all members after the step."""
 
     member: str
     topics: tuple[str, ...]
@@ -84,7 +84,7 @@ def _line(step: Step) -> str:
 
 
 class Group:
-    """A share group of the broker; its topics have names of their own."""
+    """A share group of the broker, with topics of its own."""
 
     def __init__(self, connection: ClusterConnection, name: str, partitions: Mapping[str, int]) -> None:
         self._connection = connection
@@ -93,7 +93,7 @@ class Group:
         new = [CreatableTopic(f"{name}-{topic}", count, 1) for topic, count in partitions.items()]
         made = connection.request(CreateTopicsRequest(new, 10_000), ApiKey.CREATE_TOPICS, 7)
         assert not any(topic.error_code for topic in made.topics), made
-        time.sleep(0.5)  # the broker's metadata
+        time.sleep(0.5)  # until the broker knows the topics
         self._beat("first", partitions)
         deadline = time.monotonic() + 30
         while self._shares()["first"] != {topic: [*range(count)] for topic, count in partitions.items()}:
@@ -102,7 +102,7 @@ class Group:
         self._beat("first", ())
 
     def take(self, member: str, topics: Iterable[str]) -> dict[str, Share]:
-        """The member has these topics from now on, or leaves if there are none; gives the shares of all members."""
+        """Give the member these topics, or let it leave if there are none; return the shares of all members."""
         self._beat(member, topics)
         return self._shares()
 
@@ -118,7 +118,7 @@ class Group:
 
     def _shares(self) -> dict[str, Share]:
         for member in self._epochs:
-            self._beat(member)  # it takes what the target gives it
+            self._beat(member)  # the member takes its target
         request = ShareGroupDescribeRequest([self._name])
         (group,) = self._connection.request(request, ApiKey.SHARE_GROUP_DESCRIBE, 1).groups
         return {

@@ -43,7 +43,7 @@ def check_complete(members: dict[str, Subscriber], counts: dict[bytes, int], tar
 
 
 def check_balanced(members: dict[str, Subscriber], targets: dict[str, Assignment]) -> None:
-    """No subscriber has two partitions less than a member that has one it could take."""
+    """Assert that no subscriber has two partitions less than another member that has one which it could take."""
     load = loads(targets)
     for (topic_id, _), member_id in owners(targets).items():
         least = min(load[other] for other, member in members.items() if topic_id in member.topics)
@@ -96,7 +96,7 @@ def test_members_of_one_subscription_give_up_only_what_others_need(
     was, moved = owners(old), 0
     for partition, member_id in owners(new).items():
         moved += was[partition] in members and was[partition] != member_id
-    # Each partition beyond the quota moves, and no other.
+    # Only the partitions beyond the quota move.
     each, extra = divmod(sum(load.values()), len(now))
     kept = sorted((loads(old).get(m, 0) for m in now), reverse=True)
     needed = sum(max(0, had - each - (index < extra)) for index, had in enumerate(kept))
@@ -126,7 +126,7 @@ def test_5000_partitions_and_500_members_take_50_ms(kinds: int) -> None:
     targets = assign_uniform(members, counts)
     half = {m: member for n, (m, member) in enumerate(after(members, targets).items()) if n % 2}
     seconds = []
-    for _ in range(5):  # the best of them counts: other processes take the caches, and processor time grows with that
+    for _ in range(5):  # only the best of five runs counts: other processes use the caches, which makes CPU time longer
         began = time.process_time()
         assign_uniform(members, counts)
         assign_uniform(half, counts)

@@ -37,5 +37,5 @@ def test_an_expression_that_takes_too_much_memory_is_refused() -> None:
 
 @pytest.mark.parametrize("expression", CATASTROPHIC)
 def test_shapes_that_make_other_engines_backtrack_take_linear_time(expression: str) -> None:
-    # With backtracking a test of one of these names would not end.
+    # An engine that backtracks would not come to an end with one of these names.
     assert matching([compiled(expression)], ["a" * 248 + "!"] * 100) == [[]]

@@ -16,7 +16,7 @@ TOPICS = [f"topic-{n}" for n in range(100_000)]
 
 
 class CountingWorkers:
-    """Runs on the loop, and notes how many names each call has."""
+    """Workers that run on the loop, and note the number of names in each call."""
 
     def __init__(self) -> None:
         self.names: list[int] = []

@@ -35,7 +35,7 @@ def test_members_of_one_subscription_have_equal_shares_of_all_partitions(seed: i
         }
         assigned = assign_simple(members, assignable, is_one_subscription=True)
         assert holders(assigned).keys() == {(t, p) for t, partitions in assignable.items() for p in partitions}
-        # Rounded up, as often as a member may have a partition only once.
+        # The number is rounded up, and a member counts once for each partition.
         assert max(holders(assigned).values()) <= -(-len(members) // count)
         assert max(sizes(assigned)) <= -(-(-(-len(members) // count) * count) // len(members))
         again = {member_id: member._replace(current=assigned[member_id]) for member_id, member in members.items()}

@@ -32,7 +32,7 @@ def test_the_hash_of_a_topic_is_over_its_id_its_name_and_the_racks_of_its_partit
 
 
 def test_the_hash_of_a_group_is_over_those_of_its_topics_in_the_order_of_their_names() -> None:
-    # Both have one id, as the values of hash4j were computed so.
+    # Both topics have the same id, because the values of hash4j were computed with one id.
     topics = TopicsImage(Map({b"f": FOO, b"b": BAR}), Map({"foo": b"f", "bar": b"b"}))
     hashes = TopicHashes(RACKS.get, ShardTurns(ManualClock()).loads)
     assert hashes.of_group(topics, {"foo", "bar", "missing"}) == GROUP_HASH
@@ -59,7 +59,7 @@ def test_the_topics_that_a_member_may_name_are_hashed_in_turns(clock: WorkingClo
         assert error.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     clock.run(refused)
-    refused()  # and begins nothing again
+    refused()  # and does not start the work again
     clock.advance(100)
     found = []
     clock.run(lambda: found.append(hashes.of_group(many, many.names)))

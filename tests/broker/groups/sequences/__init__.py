@@ -1,1 +1,1 @@
-"""Random sequences of requests of groups, played against Apache Kafka and against us."""
+"""Random sequences of requests of groups, played against Apache Kafka and against Ottla."""

@@ -1,4 +1,4 @@
-"""Some random sequences against Apache Kafka, at a port, and us; the many are in `make compat ARGS=groups-random`.
+"""Plays some random sequences against Apache Kafka, at a port, and against Ottla; `make compat ARGS=groups-random` plays many.
 
 .venv/bin/python -m tests.broker.groups.sequences consumer --seeds 0-99 --port 39092
 .venv/bin/python -m tests.broker.groups.sequences record --port 39092
@@ -21,9 +21,9 @@ from tests.broker.groups.sequences.recorded import record, record_requests, reco
 from tests.broker.groups.sequences.requests import PROPERTIES as REQUESTS_PROPERTIES
 from tests.broker.groups.sequences.sides import BIDIRECTIONAL, PLAYERS, POLICY, PROPERTIES
 
-#: The seeds, of each kind, whose answers are in the recorded file.
+#: The seeds of each kind whose responses are in the recorded file.
 RECORDED = range(20)
-#: The same, of the kinds of commits.py.
+#: The seeds of the kinds of commits.py whose responses are recorded.
 RECORDED_COMMITS = range(10)
 
 

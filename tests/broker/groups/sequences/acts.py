@@ -1,4 +1,6 @@
-"""The steps that random sequences of consumer and streams groups have in common: those of both read committed offsets and change topics."""
+"""The steps that random sequences of consumer and of streams groups have in common: about committed offsets and changes of
+topics.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from random import Random
 from tests.broker.groups.sequences.step import Step
 
 MEMBERS = "abcd"
-#: Acts of a sequence, each with its weight.
+#: The acts of a sequence, each with its weight.
 Acts = list[tuple[Callable[[], None], int]]
 
 
 class Script:
-    """The steps of a sequence that is being made."""
+    """A sequence that is being made."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
@@ -26,13 +28,13 @@ class Script:
         return self.chance.choice(MEMBERS[: 2 + (self.chance.random() < 0.3) * 2])
 
     def rest(self) -> None:
-        """All beat until nothing more happens, and the group is looked at."""
+        """Let all members send heartbeats until nothing more happens, then describe the group."""
         for member in MEMBERS[:2] * 2:
             self.add("beat", member, owned="held")
         self.add("describe")
 
     def topic(self, names: str) -> None:
-        """One of the topics comes, grows or goes."""
+        """Create, grow or delete one of the topics."""
         add, chance = self.add, self.chance
         name = chance.choice(names)
         chance.choice(
@@ -44,7 +46,7 @@ class Script:
         )()
 
     def offsets(self, versions: tuple[str, ...], commits: int) -> None:
-        """Offsets are committed, read or deleted; of the choices so many are a member's commit, in one of these versions."""
+        """Commit, read or delete offsets. `commits` of the choices are a member's commit, in one of these versions."""
         add, chance, someone = self.add, self.chance, self.someone
         topic, partition = chance.choice(("t", "t", "u")), chance.choice("011239")
         version = chance.choice(versions)

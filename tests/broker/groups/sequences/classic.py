@@ -1,4 +1,6 @@
-"""Classic members of a consumer group: an unknown member id of JoinGroup is taken there, so that they have names."""
+"""Classic members of a consumer group: a consumer group accepts an unknown member id in JoinGroup, so that members can have
+names.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Sequences about what a member may commit, about members that are asked for partitions twice, and about classic members beside others.
 
-They are apart from those of consumer.py and streams.py, whose recorded answers stay what they are.
+They are in a module of their own, so that the recorded answers to consumer.py and streams.py stay the same.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tests.broker.groups.sequences.step import Sequence
 
 
 def commits_sequence(chance: Random) -> Sequence:
-    """Commits by a member, with older epochs, or by a producer without one, in a transaction or not.
+    """Return commits by members, with older epochs, too, or by a producer without a member, in a transaction or not.
 
-    Classic clients that are sent a member id do not come back with it.
+    Classic clients that get a member id do not join with it.
     """
     kind = chance.choice(("consumer", "consumer", "streams"))
     script = Script(chance)
@@ -56,7 +56,9 @@ def commits_sequence(chance: Random) -> Sequence:
 
 
 def revocations_sequence(chance: Random) -> Sequence:
-    """A member that is asked to give up partitions again while it gives up others; each time it has its whole rebalance timeout."""
+    """Return a sequence in which a member is asked to revoke partitions again while it revokes others; each time it has its
+    whole rebalance timeout.
+    """
     script = Script(chance)
     add = script.add
     topics = chance.choice(("t", "t+u"))
@@ -79,9 +81,10 @@ def revocations_sequence(chance: Random) -> Sequence:
 
 
 def mixed_sequence(chance: Random) -> Sequence:
-    """Classic members join a consumer group, and stay when the others have left.
+    """Return a sequence in which classic members join a consumer group, and stay when the others have left.
 
-    In docs/DIFFERENCES.md are: who joins an empty consumer group with a member id, and the time from a leave to the next target.
+    Two cases are left out, because docs/DIFFERENCES.md has them: a client that joins an empty consumer group with a member id,
+    and the time from a leave to the next target.
     """
     script = Script(chance)
     add = script.add

@@ -13,7 +13,7 @@ from tests.broker.groups.sequences.step import Sequence
 from tests.sim.loop import run
 
 Numbered: TypeAlias = list[tuple[int, Sequence]]
-#: Sequences that one call of it plays.
+#: The number of sequences in one call of the broker.
 AT_ONCE = 250
 SHRUNK_ROUNDS_MAX = 12
 TIMES = 3
@@ -34,7 +34,7 @@ class Difference(NamedTuple):
         return next(index for index, (kafka, ours) in enumerate(pairs) if kafka != ours)
 
     def cut(self) -> Difference:
-        """Return the lines before the first difference, and that one."""
+        """Return a difference with the lines up to the first one that differs."""
         end = self.first + 1
         return Difference(self.sequence.of(self.sequence.steps[:end]), self.kafka[:end], self.ours[:end])
 
@@ -50,8 +50,8 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """A comparison of two brokers: `next_number` gives numbers that no group or topic of the broker has in its name; it was started with
-    `properties`.
+    """A comparison of two brokers: `next_number` returns numbers that no group or topic of the broker has in its name; the
+    broker was started with `properties`.
     """
 
     def __init__(self, port: int, next_number: Callable[[], int], properties: Mapping[str, str] = PROPERTIES) -> None:
@@ -63,18 +63,18 @@ class Comparison:
             some = sequences[first : first + AT_ONCE]
             numbered = [(self.next_number(), sequence) for sequence in some]
             kafka = asyncio.run(of_broker(self.port, numbered))
-            logging.disable(logging.WARNING)  # of our node
+            logging.disable(logging.WARNING)  # warnings of the node in the simulator
             ours = run(of_simulation(numbered, self.properties))
             logging.disable(logging.NOTSET)
             found += map(Difference, some, kafka, ours)
         return found
 
     def agreed(self, sequences: list[Sequence]) -> list[Difference]:
-        """Return the steps that both answer alike."""
+        """Return the sequences without the steps to which the two sides give different answers."""
         return [each for each in self.compared(sequences) if not each.is_real]
 
     def differing(self, sequences: list[Sequence]) -> list[Difference]:
-        """Return the steps that differ each time: the broker's time is real, and something may come late once."""
+        """Return the differences that appear each time: the broker runs in real time, where something may come late once."""
         found: list[Difference] = []
         for _ in range(TIMES):
             found = [each for each in self.compared(sequences) if each.is_real]
@@ -82,7 +82,7 @@ class Comparison:
         return found
 
     def shrunk(self, difference: Difference) -> Difference:
-        """Return the sequence without the steps that the difference does not need."""
+        """Return the sequence without the steps that the difference does not need to appear."""
         steps = difference.sequence.steps[: difference.first + 1]
         for _ in range(SHRUNK_ROUNDS_MAX):
             shorter = [difference.sequence.of(steps[:at] + steps[at + size :]) for at, size in _pieces(len(steps) - 1)]

@@ -69,7 +69,7 @@ class ConsumerPlayer(ClassicPlayer):
         instance: str = "",
         assignor: str = "",
     ) -> Any:
-        """Send the whole request, as a client does after an error."""
+        """Send a request with all fields, as a client does after an error."""
         member.instance = instance or None
         return await self._beat(
             member,
@@ -105,7 +105,7 @@ class ConsumerPlayer(ClassicPlayer):
                 has_named = member.named == assignment_of(answer.assignment.topic_partitions)
                 is_full = "rebalance_timeout_ms" in fields
                 if self.side.sends_again and held == member.held and not has_named and not is_full:
-                    # It has not reported that it owns just that, and gets it again (docs/DIFFERENCES.md).
+                    # Ottla sends the assignment again while the member has not reported exactly it (docs/DIFFERENCES.md).
                     answer.assignment = None
                 member.held = held
         if fields.get("subscribed_topic_regex"):
@@ -113,8 +113,8 @@ class ConsumerPlayer(ClassicPlayer):
         return answer
 
     def _owned(self, member: Member, word: str) -> list[TopicIdPartitions] | None:
-        """Return the partitions that a member reports: `held` is all that it was given, `less` all but the last partition of each topic, `more` one
-        that it was not.
+        """Return the partitions that a member reports: `held` is its assignment, `less` the assignment without the last
+        partition of each topic, `more` has a partition besides.
         """
         held = [TopicIdPartitions(topic_id, sorted(partitions)) for topic_id, partitions in member.held or ()]
         match word:
@@ -142,7 +142,7 @@ def consumer_sequence(chance: Random) -> Sequence:
     own = kind in ("topics", "regex") or chance.random() < 0.1
     # The uniform assignor follows Java's hash maps (docs/DIFFERENCES.md) when members want several topics.
     assignor = "range" if kind == "regex" else chance.choice(("range", "uniform"))
-    # A member that rejoins as a static one, or no longer as one, is in docs/DIFFERENCES.md.
+    # No member rejoins as a static one, or stops being one: docs/DIFFERENCES.md has that case.
     instances = {member: chance.choice((None, None, "i", "j")) for member in MEMBERS}
     resolved = 0
     topics = ("t", "t+u", "u") if assignor == "range" else ("t",)
@@ -151,7 +151,7 @@ def consumer_sequence(chance: Random) -> Sequence:
     add, someone = script.add, script.someone
 
     def expression(*choice: str) -> dict[str, str]:
-        """A group's expressions are resolved ten seconds after the last time at the earliest."""
+        """Return a change of the expression. A group's expressions are resolved at most every ten seconds."""
         nonlocal resolved
         if resolved:
             add("jump", seconds="10.5")

@@ -25,21 +25,23 @@ from ottla.protocol.messages.offset_fetch import (
 from ottla.protocol.messages.shared_structs import PartitionIndex
 from tests.broker.groups.sequences.step import Rendering, Sequence, Step, actual, member_id
 
-#: Topics of all sequences, and their numbers of partitions.
+#: The topics of all sequences, and their numbers of partitions.
 TOPICS = {"t": 4, "u": 2, "s": 1, "r": 2}
 
-#: Looks at metadata until they show a change.
+#: The limit of looks at the metadata until they show a change.
 TRIES_MAX = 20
 
 
 class Side(Protocol):
-    """The side that answers. `settle_seconds` is what work behind an answer takes: metadata, regular expressions, share states."""
+    """The side that answers. `settle_seconds` is the time for work after a response: metadata, regular expressions, share
+    states.
+    """
 
     settle_seconds: float
     topic_names: dict[bytes, str]
-    #: It is ours, and sends a member of a consumer group its assignment until that has reported it as its own.
+    #: True for Ottla, which sends a member of a consumer group its assignment until the member has reported it as its own.
     sends_again: bool
-    #: Another connection, of a client with this id.
+    #: Opens another connection, of a client with this id.
     again: Callable[[str], Any]
 
     async def request(self, message: Any, version: int) -> Any: ...
@@ -56,11 +58,13 @@ class Side(Protocol):
 
 
 class NoAnswer(Exception):
-    """The text says why."""
+    """There is no response, for the reason in the text."""
 
 
 class Member:
-    """The state that a client remembers. `epoch` is the last one it was given, `held` the assignment, `named` what it reported last."""
+    """The state that a client remembers. `epoch` is the last one that it got, `held` its assignment, `named` the partitions
+    that it reported last.
+    """
 
     def __init__(self, name: str) -> None:
         self.id = member_id(name)
@@ -70,7 +74,9 @@ class Member:
         self.named: Any = None
 
     def epoch_of(self, word: str) -> int:
-        """Return the epoch that a word means: `same`, `prev`, or a number, which with a sign is a distance."""
+        """Return the epoch that a word stands for: `same`, `prev`, a number, or a number with a sign, which is added to the
+        member's epoch.
+        """
         if word == "same":
             return self.epoch
         if word == "prev":
@@ -113,7 +119,7 @@ class Player:
         return [await self._answer(step) for step in self.sequence.steps]
 
     async def _answer(self, step: Step) -> str:
-        """Options have defaults in the verbs' methods, which have the name of the verb."""
+        """Run a step by the method with the name of its verb, whose parameters have the defaults of the options."""
         verb: Callable[..., Any] = getattr(self, step.verb.replace("-", "_"))
         try:
             answer = await verb(*([] if step.member == "-" else [self.member(step.member)]), **step.options)
@@ -138,7 +144,9 @@ class Player:
         return await self._seen(topic, await self.side.delete_topic(self.topic(topic)), 0)
 
     async def _seen(self, topic: str, answer: str, partitions: int) -> str:
-        """Coordinators are given new metadata after Metadata shows them."""
+        """Wait until the topic is in the metadata, and a while longer: coordinators get new metadata after Metadata shows
+        them.
+        """
         if answer == ErrorCode.NONE.name:
             request = MetadataRequest([MetadataRequestTopic(name=self.topic(topic))], False)
             for _ in range(TRIES_MAX):

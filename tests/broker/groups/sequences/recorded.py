@@ -18,7 +18,7 @@ def recorded() -> list[tuple[Sequence, list[str]]]:
 
 
 def record(compared: Iterable[Difference]) -> None:
-    """The same bytes for the same answers."""
+    """Write the answers to the file. The same answers give the same bytes."""
     lines = [line for each in compared for line in written(each.sequence, each.kafka)]
     FILE.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
 

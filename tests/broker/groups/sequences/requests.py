@@ -1,4 +1,4 @@
-"""Requests that are written out: what chance does not find, and what all fields of a response say.
+"""Requests that are written out: cases that chance does not find, with all fields of the responses.
 
 The verb of a step is an API, its member a connection and the client's id, an option a field of the request in Python:
 
@@ -24,21 +24,21 @@ from tests.broker.groups.sequences.player import NoAnswer, Player
 from tests.broker.groups.sequences.step import Rendering, Step, common
 from tests.broker.groups.streams.topologies import stateless
 
-#: How long a response may take before it counts as parked.
+#: The time after which a response counts as parked.
 PATIENCE_S = 1.5
-#: Members that come within this time share one target.
+#: Members that join within this time share one target.
 INTERVAL_MS = 3_000
 PROPERTIES = {
     **{f"group.{kind}.assignment.interval.ms": str(INTERVAL_MS) for kind in ("consumer", "streams")},
     "ottla.group.waiting.heartbeat.interval.ms": str(2**31 - 1),
 }
-#: Ids of members whose client, or whose group.instance.id, is one of these.
+#: Member ids that a broker has made, of a client or a group.instance.id with one of these names.
 MADE_ID = re.compile(r"\b(one|two|a|b|c|x)-([0-9a-f]{8}-[0-9a-f-]{27})\b")
 
 
 class AllFields(Rendering):
-    """The fields of responses, with those that random sequences may differ in; ids that the broker has made have names, which steps can use from
-    then on.
+    """Shows all fields of responses, also those in which random sequences may differ. Ids that the broker has made get names,
+    which later steps can use.
     """
 
     left_out = frozenset({"throttle_time_ms", "node_endpoints", "client_host"})
@@ -61,7 +61,7 @@ class AllFields(Rendering):
 
 
 class Names(dict[str, Any]):
-    """The names in the values of a step's options."""
+    """The names that values of a step's options may use."""
 
     def __init__(self, player: Player) -> None:
         super().__init__(g=player.group, id=player.side.topic_id, subscription=subscription, stateless=stateless)
@@ -69,7 +69,7 @@ class Names(dict[str, Any]):
 
     def __missing__(self, name: str) -> str:
         if name[0].isupper():
-            raise KeyError(name)  # a struct of the message's file
+            raise KeyError(name)  # the name of a struct in the message's file
         return self._player.topic(name)
 
 
@@ -119,7 +119,7 @@ class RequestsPlayer(Player):
         return self._rendering(answer)
 
     def _leave_out(self, answer: Any) -> None:
-        """Leave out of an answer what belongs to others, or is a place."""
+        """Remove from a response what belongs to other groups, or is an address."""
         if isinstance(answer, ListGroupsResponse):
             answer.groups = [group for group in answer.groups if group.group_id == self.group]
         for each in (answer, *getattr(answer, "coordinators", ())):

@@ -38,7 +38,7 @@ MEMBER_D = member_id("d")
 MAX_BYTES = 1 << 20
 NO_WAIT = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
 
-#: Seconds that a step lasts at most: between two jumps no lock is near its end.
+#: The longest time of a step in seconds: no lock is about to end between two jumps of the clock.
 LASTS = {"take": 0.6, "join": 0.5, "beat": 0.5, "warm": 1.0}
 ELAPSED_MAX = 3.0
 
@@ -47,7 +47,9 @@ Acknowledged = list[tuple[int, int, list[int]]]
 
 
 class ShareMember(Member):
-    """A member of a share group: `session_epoch` is that of its next request, `acquired` are the offsets that it may acknowledge."""
+    """A member of a share group: `session_epoch` is the epoch of its next request, `acquired` are the offsets that it may
+    acknowledge.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -92,7 +94,7 @@ class SharePlayer(Player):
         answer = await self.side.request(request, 1)
         if not answer.error_code:
             member.advance(answer.member_epoch)
-        # Share partitions are initialized behind the answer.
+        # Share partitions are initialized after the response.
         await self.settle()
         return answer
 
@@ -112,7 +114,7 @@ class SharePlayer(Player):
         forget: str = "",
         v: str = "2",
     ) -> Any:
-        """ShareFetch; a part is topic:partition, and topic:partition:which:types acknowledges, too."""
+        """Send a ShareFetch. A part is topic:partition; topic:partition:which:types also acknowledges records."""
         topics, renews, done = self._topics(member, parts)
         forgotten = [
             TopicIdPartitions(self.topic_id(name), [int(index)])
@@ -145,7 +147,7 @@ class SharePlayer(Player):
         return answer
 
     async def warm(self, parts: str) -> str:
-        """A first fetch has the partitions loaded; a fetch does not wait for all of them."""
+        """Fetch once, so that the partitions are loaded; a fetch does not wait for all of them."""
         topics, _, _ = self._topics(ShareMember("d"), parts)
         for epoch in (0, -1):
             request = share_fetch.ShareFetchRequest(
@@ -184,7 +186,9 @@ class SharePlayer(Player):
         return [*topics.values()], renews, done
 
     def _batches(self, acquired: list[int], which: str, types: str) -> Acknowledged:
-        """Return the batches that `which` means: all, each (types in turn), first, last, twice, or a literal range with a dash."""
+        """Return the batches that `which` stands for: all, each (types in turn), first, last, twice, or a range of offsets with
+        a dash.
+        """
         kinds = [int(digit) for digit in types]
         if "-" in which:
             first, last = which.split("-")
@@ -246,14 +250,18 @@ class SharePlayer(Player):
 
 
 def _forget_texts(answer: Any, prefix: str) -> None:
-    """Leave out why a record is in another state: Kafka's text depends on whether it keeps a batch or each offset of it."""
+    """Remove the reason why a record is in another state: Kafka's text depends on whether it keeps a batch or each offset of
+    it.
+    """
     for row in (row for topic in answer.responses for row in topic.partitions):
         if getattr(row, f"{prefix}error_code") == ErrorCode.INVALID_RECORD_STATE:
             setattr(row, f"{prefix}error_message", None)
 
 
 def _merged(acquired: list[share_fetch.AcquiredRecords]) -> list[share_fetch.AcquiredRecords]:
-    """Kafka names the batches that it keeps in flight, we the longest ranges (docs/DIFFERENCES.md)."""
+    """Merge acquired ranges: Kafka returns the batches that it keeps in flight, Ottla the longest ranges
+    (docs/DIFFERENCES.md).
+    """
     merged: list[share_fetch.AcquiredRecords] = []
     for each in acquired:
         last = merged[-1] if merged else None
@@ -277,12 +285,13 @@ def share_sequence(chance: Random) -> Sequence:
         configs |= {"share.record.lock.duration.ms": "5000"}
         if chance.random() < 0.5:
             configs |= {"share.session.timeout.ms": "6000", "share.heartbeat.interval.ms": "2000"}
-    # Which partitions which member gets is in docs/DIFFERENCES.md: there is one of them, or one member.
+    # Kafka assigns partitions to members in another way (docs/DIFFERENCES.md): so there is only one partition, or one member.
     members = "a" if chance.random() < 0.35 else "abcd"
     topics: tuple[str, ...] = ("s", "s", "r", "s+r") if members == "a" else ("s",)
     parts: tuple[str, ...] = chance.choice((("s:0",), ("r:0",), ("r:0", "r:1"))) if members == "a" else ("s:0",)
     takes = kind in ("records", "time")
-    # Records that are delivered again come in other numbers (docs/DIFFERENCES.md): there are limits, or releases.
+    # The number of redelivered records in a response differs (docs/DIFFERENCES.md): so a sequence has limits or releases, not
+    # both.
     is_limited = kind == "records" and chance.random() < 0.4
     steps: list[Step] = []
     elapsed = 0.0
@@ -295,17 +304,17 @@ def share_sequence(chance: Random) -> Sequence:
             jump()
 
     def jump() -> None:
-        """Longer than a lock, or than a session."""
+        """Advance the time by more than a lock, or than a session."""
         nonlocal elapsed
         steps.append(Step("jump", "-", {"seconds": chance.choice(("6.5", "6.5", "9"))}))
         elapsed = 0
 
     def someone() -> str:
-        """Return a member among those that fetch."""
+        """Return one of the members that fetch."""
         return chance.choice("ab" if chance.random() < 0.8 else MEMBERS)
 
     def member() -> str:
-        """Return a member among those that join."""
+        """Return one of the members that join."""
         return chance.choice(members[:2] if chance.random() < 0.8 else members)
 
     def beat() -> None:
@@ -357,7 +366,7 @@ def share_sequence(chance: Random) -> Sequence:
         add("offsets", **({} if chance.random() < 0.5 else {"parts": chance.choice(parts)}))
 
     def change() -> None:
-        # Kafka closes the connection if a group that is to be deleted has members.
+        # The member leaves first: Kafka closes the connection if a group that is to be deleted has members.
         if kind == "members" and chance.random() < 0.1:
             add("leave", "a")
             add("leave", "b")
@@ -404,7 +413,7 @@ def share_sequence(chance: Random) -> Sequence:
     add("describe")
     add("offsets")
     if not takes:
-        # It raises the group's epoch (docs/DIFFERENCES.md), so it comes last.
+        # This comes last, because it raises the group's epoch (docs/DIFFERENCES.md).
         for each in "ab" if chance.random() < 0.7 else "":
             add("leave", each)
         for topic in "srs":

@@ -1,4 +1,4 @@
-"""The two that answer: a broker at a port, in real time, and ours, a node of the simulator, in virtual time."""
+"""The two sides that answer: a broker at a port, in real time, and a node of Ottla in the simulator, in virtual time."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ PLAYERS: dict[str, type[Player]] = {
 }
 GROUP_RESOURCE, SET = 32, 0
 PREFILLED = {"s": 4, "r": 2}
-#: Each batch has so many records.
+#: The number of records in each batch.
 BATCH = 5
 AT_ONCE = 100
 ANSWER_MS_MAX = 10_000
 
-#: What both sides are started with: time-outs that can be waited for, and no pauses between assignments.
+#: The properties of both sides: time-outs that are short enough to wait for, and no pauses between assignments.
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
@@ -67,12 +67,12 @@ PROPERTIES = {
     },
 }
 
-#: Sequences with classic members are played with each value of it.
+#: The property with whose values sequences with classic members are played.
 POLICY = "group.consumer.migration.policy"
 BIDIRECTIONAL = "bidirectional"
 POLICIES = (BIDIRECTIONAL, "upgrade", "downgrade", "disabled")
 
-#: Where the simulator's clusters have other values.
+#: Kafka's defaults, for properties of which the simulator's clusters have other values.
 KAFKAS_DEFAULTS = {
     "group.streams.num.standby.replicas": "0",
     "group.share.record.lock.duration.ms": "30000",
@@ -102,7 +102,7 @@ class Broker:
         self.again = lambda client_id="wire": Broker(world, host, port, settle_seconds, self, client_id)
 
     async def request(self, message: Any, version: int | None = None) -> Any:
-        """NoAnswer if the connection is closed, or nothing comes in time."""
+        """Return the response. Raises NoAnswer if the connection is closed, or nothing comes in time."""
         try:
             return await self.channel.request(message, version, ANSWER_MS_MAX)
         except (RequestTimeout, ChannelClosed) as error:
@@ -146,14 +146,14 @@ class Broker:
         return error.name
 
     async def _until_produced(self, name: str, partition: int) -> None:
-        """A partition's leader may learn of it after Metadata has named it."""
+        """Produce until it succeeds: a partition's leader may learn of the partition after Metadata has named it."""
         while True:
             if await self.produce(name, partition, 1) == "NONE":
                 return
             await asyncio.sleep(0.1)
 
     async def prepare(self, sequences: Sequence[tuple[int, Steps]]) -> None:
-        """The coordinators, all topics and configurations, and the records that share groups read."""
+        """Create the coordinators' topics, all other topics and configurations, and the records that share groups read."""
         await self._coordinators()
         mine = [(str(number), step) for number, step in sequences if step.has_own_topics]
         wanted = [(name, "all") for name in TOPICS]
@@ -209,7 +209,7 @@ def _uses(sequence: Steps, name: str) -> bool:
 
 
 async def played(side: Broker, sequences: Sequence[tuple[int, Steps]], at_once: int) -> list[list[str]]:
-    """The answers to each sequence, of which so many run side by side, each over its own connection."""
+    """Return the answers to each sequence. `at_once` sequences run side by side, each over its own connection."""
     await side.prepare(sequences)
     gate = asyncio.Semaphore(at_once)
 
@@ -237,7 +237,7 @@ async def of_broker(port: int, sequences: Sequence[tuple[int, Steps]], at_once: 
 async def of_simulation(
     sequences: Sequence[tuple[int, Steps]], properties: Mapping[str, str] = PROPERTIES
 ) -> list[list[str]]:
-    """Ours; to be run by `tests.sim.loop.run`."""
+    """Return the answers of Ottla. It is run by `tests.sim.loop.run`."""
     small = dict.fromkeys(("default.replication.factor", "min.insync.replicas"), "1")
     internal = {f"{topic}.replication.factor": "1" for topic in ("offsets.topic", "transaction.state.log")}
     internal["share.coordinator.state.topic.replication.factor"] = "1"

@@ -1,4 +1,4 @@
-"""A sequence of requests as data: what is asked, in words that each side resolves by what it has answered before."""
+"""A sequence of requests as data: requests in words, which each side resolves by its earlier answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.schema import fields
 
 
 class Step(NamedTuple):
-    """A verb, a member (or `-`), and options; `str(step)` is the line of it."""
+    """A verb, a member (or `-`), and options; `str(step)` is the step as a line."""
 
     verb: str
     member: str
@@ -29,7 +29,9 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sequence:
-    """A sequence of steps, with `has_own_topics` if it changes topics: others share theirs. `configs` are the group's."""
+    """A sequence of steps. It has topics of its own (`has_own_topics`) if it changes topics; others share theirs. `configs` are
+    those of the group.
+    """
 
     kind: str
     steps: tuple[Step, ...]
@@ -49,7 +51,7 @@ class Sequence:
         return any(step.verb == "jump" for step in self.steps)
 
 
-#: What an answer begins with in a file of sequences.
+#: The beginning of an answer's line in a file of sequences.
 ANSWER = "    "
 
 
@@ -79,17 +81,17 @@ def read(lines: Iterable[str]) -> Iterator[tuple[Sequence, list[str]]]:
 
 
 def actual(name: str, owner: str) -> str:
-    """The name of a topic or group of one sequence (or of `all`)."""
+    """Return the name of a topic or group of one sequence (or of `all`)."""
     return f"{name}_{owner}_"
 
 
 def member_id(member: str) -> str:
-    """A UUID, as share sessions want; Java's hash maps of any size hold those of a to d in this order."""
+    """Return a UUID, which share sessions want. Java's hash maps of any size hold those of a to d in this order."""
     return f"memberxxxxxxxxxxxba{member}AA"
 
 
 def common(text: str) -> str:
-    """Return the response without the owner, and without what a library says about a regular expression."""
+    """Return the response without the owner's name, and without a library's text about a regular expression."""
     text = re.sub(r"_(?:\d+|all)_", "", text)
     text = re.sub(member_id("(.)"), r"\1", text)
     return re.sub(r"(is not a valid regular expression: ).*", r"\1...", text)
@@ -97,7 +99,7 @@ def common(text: str) -> str:
 
 # ---- answers
 
-#: Ports, times (ours lets members that wait for partitions beat sooner), and what is not part of the comparison.
+#: Fields that are not compared: ports, times (Ottla lets members that wait for partitions send heartbeats sooner), and others.
 LEFT_OUT = frozenset(
     {"throttle_time_ms", "heartbeat_interval_ms", "node_endpoints", "client_id", "client_host", "authorized_operations"}
 )
@@ -122,7 +124,7 @@ UNORDERED = frozenset(
 
 
 class Rendering:
-    """All fields of a message that are not at their defaults, without what differs from run to run."""
+    """All fields of a message that are not at their defaults, without those that differ from run to run."""
 
     left_out: frozenset[str] = LEFT_OUT
 

@@ -79,7 +79,7 @@ class StreamsPlayer(TransactionalPlayer):
         return answer
 
     async def _until_there(self, topics: list[str]) -> None:
-        """Internal topics are created behind the answer."""
+        """Wait for internal topics, which are created after the response."""
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in topics], False)
         for _ in range(CREATION_TRIES_MAX):
             await self.settle()
@@ -101,8 +101,8 @@ class StreamsPlayer(TransactionalPlayer):
         return stateless(*topics, epoch=epoch)
 
     def _owned(self, member: Member, word: str) -> dict[str, Any]:
-        """Return the tasks that a member reports: `held` is all that it was given; `more` and `unknown` add tasks that it was not given, or that
-        there are not.
+        """Return the tasks that a member reports: `held` are its assigned tasks; `more` and `unknown` add tasks that it was not
+        assigned, or that do not exist.
         """
         if not word:
             return {}
@@ -138,7 +138,8 @@ def streams_sequence(chance: Random) -> Sequence:
                 ("stateless:t", "stateless:t", "stateless:t,u", "joined:t,u", "stateless:u", "stateless:t,x")
             ),
         )
-    # Which of two processes with the same load gets a task first is by Java's hash maps: there is one, or one of each member.
+    # Java's hash maps decide which of two processes with the same load gets a task first: so all members share one process, or
+    # each has its own.
     is_one_process = chance.random() < 0.15
     versions = ("8", "9", "9", "9")
     script = Script(chance)
@@ -169,7 +170,7 @@ def streams_sequence(chance: Random) -> Sequence:
         add("join", member, **options)
 
     def beat(member: str) -> None:
-        # One that lacks tasks which it was given is in docs/DIFFERENCES.md.
+        # No member reports fewer tasks than it was assigned: docs/DIFFERENCES.md has that case.
         options = {}
         if chance.random() < 0.7:
             options["owned"] = chance.choices(("held", "more", "unknown"), (75, 4, 2))[0]

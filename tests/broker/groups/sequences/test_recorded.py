@@ -10,9 +10,9 @@ from tests.broker.groups.sequences.sides import PROPERTIES, of_simulation
 from tests.broker.groups.sequences.step import Sequence, written
 from tests.sim.loop import run
 
-#: Where a response is not Kafka's: file and line, the end of Kafka's and of ours.
+#: The responses that differ from Kafka's: file and line, and the ends of Kafka's and of Ottla's response.
 DIFFERENT = {
-    # The member has not reported that it owns just its assignment, and gets it again (docs/DIFFERENCES.md).
+    # The member has not reported exactly its assignment, and gets it again (docs/DIFFERENCES.md).
     **{
         ("consumer_group", line): (
             "heartbeat_interval_ms=5000",
@@ -27,7 +27,7 @@ DIFFERENT = {
         )
         for line, interval in ((9, 700), (43, 5000))
     },
-    # The member says that it lacks a task that it was given, and gets its tasks again (docs/DIFFERENCES.md).
+    # The member reports that it lacks an assigned task, and gets its tasks again (docs/DIFFERENCES.md).
     ("streams_group_two_members", 43): (
         "acceptable_recovery_lag=-1",
         "acceptable_recovery_lag=-1 active_tasks=[{subtopology_id='0' partitions=[0,1]}]",

@@ -19,13 +19,13 @@ from tests.broker.groups.harness import subscription
 from tests.broker.groups.sequences.player import TRIES_MAX, Member, Player
 from tests.broker.groups.sequences.step import actual
 
-#: Longer than any sequence.
+#: A timeout that is longer than any sequence.
 TRANSACTION_MS = 300_000
 CLASSIC_SESSION_MS = 6_000
 
 
 class TransactionalPlayer(Player):
-    """One producer for the whole sequence."""
+    """A player with one producer for the whole sequence."""
 
     _producer: tuple[int, int] | None = None
 
@@ -74,7 +74,7 @@ class TransactionalPlayer(Player):
         return ErrorCode(answer.error_code).name
 
     async def ask_id(self) -> str:
-        """A classic client that does not come back with the member id."""
+        """Send the JoinGroup of a classic client that does not come back with the member id it gets."""
         request = JoinGroupRequest(
             self.group,
             CLASSIC_SESSION_MS,
@@ -89,7 +89,7 @@ class TransactionalPlayer(Player):
         return actual("x", self.owner)
 
     async def _until_it_passes(self, ask: Callable[[], Awaitable[Any]], code: Callable[[Any], int]) -> Any:
-        """Markers of the transaction before may be on their way."""
+        """Retry while markers of the former transaction may be on their way."""
         passing = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for _ in range(TRIES_MAX):
             answer = await ask()

@@ -24,11 +24,11 @@ SECOND_MS = 1_000
 
 
 class ShareGroupHarness(GroupCoordinatorHarness):
-    """The group is "g". Requests return the answer; time passes with `advance` alone."""
+    """A harness whose group is "g". Requests return the response; time passes only with `advance`."""
 
     def __init__(self, topics: dict[str, int] | None = None, **config: int) -> None:
         self.is_persisting = True
-        #: Topics whose share partitions have no coordinator just now.
+        #: The topics whose share partitions have no coordinator just now.
         self.stalled: set[str] = set()
         super().__init__(**config)
         self.config = GroupCoordinatorConfig(**config)
@@ -81,7 +81,7 @@ class ShareGroupHarness(GroupCoordinatorHarness):
         return ShareMember(self, member_id, topics or ("orders",))
 
     def answered(self, answer: Any, within_ms: int = SECOND_MS) -> Any:
-        """The answer, after the persister has done its part."""
+        """Return the response, after the persister has done its part."""
         if not isinstance(answer, Reply):
             return answer
         arrived: list[Any] = []
@@ -92,7 +92,7 @@ class ShareGroupHarness(GroupCoordinatorHarness):
 
 
 class ShareMember:
-    """Remembers its epoch and what it was assigned, as topic name -> partitions."""
+    """A member that remembers its epoch and its assignment, as topic name -> partitions."""
 
     def __init__(self, harness: ShareGroupHarness, member_id: str, topics: tuple[str, ...]) -> None:
         self.harness = harness

@@ -110,6 +110,6 @@ def test_a_leader_that_cannot_be_asked_is_an_error_of_its_partitions_alone(broke
 
 
 def test_a_partition_without_a_leader_is_an_error_too(brokers: Brokers) -> None:
-    """The channels know no broker -1, as they know none that is dead."""
+    """There is no channel to broker -1, as there is none to a dead broker."""
     brokers.dead = {-1}
     assert brokers.find(("gone", 0)) == {("gone", 0): ErrorCode.NETWORK_EXCEPTION}

@@ -61,7 +61,9 @@ def test_a_topic_that_is_created_later_is_assigned(groups: ShareGroupHarness) ->
 
 
 def test_a_topic_that_comes_within_the_assignment_interval_is_one_epoch(groups: ShareGroupHarness) -> None:
-    """The only member need not wait for others, but for the state of the new partitions. Kafka's epoch is 4, too."""
+    """The only member does not wait for other members, but for the state of the new partitions. In Kafka the epoch is 4,
+    too.
+    """
     member = groups.join("m", "orders", "later")
     groups.advance()
     member.beat()
@@ -92,7 +94,7 @@ def test_a_member_gives_up_a_topic_that_it_has_left_before_the_next_target_is_du
         for member in (first, second):
             member.beat()
     groups.advance()
-    groups.join("m3")  # there is a new target, so that the next one is not due
+    groups.join("m3")  # makes a new target, so that the next one is not due
     known_before = second.epoch
     second.beat()
     epoch = second.epoch
@@ -162,7 +164,9 @@ def test_the_previous_epoch_is_accepted_and_older_ones_are_fenced(groups: ShareG
 
 
 def test_a_full_request_is_answered_with_the_assignment_whose_answer_was_lost(groups: ShareGroupHarness) -> None:
-    """A member says all again after any error; a short request is answered with an assignment that it changes only, as in Kafka."""
+    """A member sends all fields after any error. The response to a short request has the assignment only if that request
+    changes it, as in Kafka.
+    """
     member = groups.join("m")
     groups.advance()
     before = member.epoch
@@ -241,7 +245,7 @@ def test_a_new_coordinator_finishes_an_initialization_that_the_former_one_began(
 
 
 def test_the_topics_of_a_member_that_has_left_are_not_in_the_hash_of_the_group() -> None:
-    """Else the heartbeat after the next change of any topic would begin one more rebalance."""
+    """Otherwise the heartbeat after the next change of any topic would begin one more rebalance."""
     groups = ShareGroupHarness({"orders": 3, "other": 1})
     groups.join("a")
     alone = groups.group.metadata_hash

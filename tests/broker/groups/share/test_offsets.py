@@ -26,7 +26,7 @@ def groups() -> ShareGroupHarness:
 
 @pytest.fixture
 def empty(groups: ShareGroupHarness) -> ShareGroupHarness:
-    """The group had a member, and its share partitions are initialized."""
+    """Empty the group: it had a member, and its share partitions are initialized."""
     member = groups.join("m")
     groups.advance()
     member.leave()
@@ -47,7 +47,7 @@ def delete(groups: ShareGroupHarness, *topics: str, group_id: str = "g", within_
 
 
 def describe(groups: ShareGroupHarness, topics: dict[str, list[int]] | None = None) -> dict[str, dict[int, Any]]:
-    """Topic -> partition -> (start offset, lag)."""
+    """Return topic -> partition -> (start offset, lag)."""
     m = describe_share_group_offsets
     rows = None
     if topics is not None:
@@ -72,7 +72,7 @@ def test_offsets_are_set_and_described_with_their_lag(empty: ShareGroupHarness) 
 def test_offsets_of_named_partitions_are_described_by_a_broker_that_does_not_coordinate_the_group(
     empty: ShareGroupHarness,
 ) -> None:
-    """Kafka 4.3.1 asks the group's coordinator only for all partitions of the group."""
+    """Kafka 4.3.1 asks the group's coordinator only when a request is for all partitions of the group."""
     alter(empty, {0: 40})
     empty.coordinator.runtime.on_resigned(0)
     assert describe(empty, {"orders": [0, 2], "no": [0]}) == {
@@ -218,7 +218,7 @@ def test_an_altered_offset_stays_though_an_earlier_initialization_of_the_partiti
 
 @pytest.fixture
 def two_topics() -> ShareGroupHarness:
-    """The group had a member, and its share partitions of both topics are initialized."""
+    """Return an empty group that had a member, and whose share partitions of both topics are initialized."""
     groups = ShareGroupHarness({"orders": 1, "slow": 1})
     member = groups.join("m", "orders", "slow")
     groups.advance()
@@ -229,7 +229,9 @@ def two_topics() -> ShareGroupHarness:
 def test_a_topic_that_a_member_takes_up_while_another_topic_is_still_deleted_keeps_its_new_state(
     two_topics: ShareGroupHarness,
 ) -> None:
-    """The end of the deletion took the new state's partitions from the group, and the next heartbeat began with a third state."""
+    """Before the fix the end of the deletion removed the partitions with the new state from the group, and the next heartbeat
+    began a third state.
+    """
     groups = two_topics
     groups.stalled = {"slow"}
     m = delete_share_group_offsets
@@ -250,7 +252,9 @@ def test_a_topic_that_a_member_takes_up_while_another_topic_is_still_deleted_kee
 
 
 def test_an_initialization_that_ends_after_the_state_was_deleted_again_counts_for_nothing() -> None:
-    """The group took its partition for one that has a state: its leader was refused for ever, and no heartbeat began it again."""
+    """Before the fix the partition counted as one with a state: its leader was rejected for ever, and no heartbeat began a new
+    initialization.
+    """
     groups = ShareGroupHarness({"orders": 1, "slow": 1})
     groups.stalled = {"slow"}
     groups.join("m", "orders", "slow").leave()
@@ -269,7 +273,9 @@ def test_an_initialization_that_ends_after_the_state_was_deleted_again_counts_fo
 def test_a_deletion_that_a_deposed_coordinator_tries_again_does_not_take_the_state_that_members_have_since(
     empty: ShareGroupHarness,
 ) -> None:
-    """DeleteShareGroupState carries no epoch, and was tried for half a minute: by then the next coordinator had begun again."""
+    """DeleteShareGroupState carries no epoch. Before the fix it was retried for half a minute: meanwhile the next coordinator
+    had begun a new state.
+    """
     groups = empty
     groups.stalled = {"orders"}
     m = delete_share_group_offsets
@@ -291,7 +297,7 @@ def test_a_deletion_that_a_deposed_coordinator_tries_again_does_not_take_the_sta
 
 
 def test_a_topic_that_is_deleted_while_the_ends_of_its_logs_are_asked_for_has_no_lag(empty: ShareGroupHarness) -> None:
-    """The leaders are asked by name: the end may be that of another topic, created since."""
+    """The leaders are asked by the topic's name: the end offset may belong to another topic, which was created since."""
     ask = empty.share.end_offsets
 
     def deleting(partitions: Any) -> Any:

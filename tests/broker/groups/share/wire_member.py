@@ -35,7 +35,7 @@ class WireMember:
         return response
 
     def joins(self, *topics: str) -> bool:
-        """Return whether the member has joined: the first request has `__consumer_offsets` created."""
+        """Return whether the member has joined: its first request makes the node create `__consumer_offsets`."""
         self.wire.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id]))
         return bool(self.beat(*topics, epoch=0).error_code == ErrorCode.NONE)
 

@@ -22,7 +22,7 @@ from tests.broker.groups.harness import GroupCoordinatorHarness
 
 
 class StreamsMember:
-    """It closes at once what a response takes away, unless `owned` is set by the test."""
+    """It closes tasks as soon as a response takes them away, unless `owned` is set by the test."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class StreamsMember:
         self.epoch = 0
         self.owned = TasksTuple()
         self._sent: TasksTuple | None = None
-        #: Internal topics that the last answer found missing.
+        #: The internal topics that the last response called missing.
         self.missing: dict[str, int] = {}
 
     def beat(self, epoch: int | None = None, owned: TasksTuple | None = None, full: bool = False) -> Any:
-        """The first one, at epoch 0, says everything; later ones only what changed."""
+        """Send a heartbeat. The first one, at epoch 0, has all fields; later ones have only the fields that have changed."""
         self.epoch = self.epoch if epoch is None else epoch
         request = StreamsGroupHeartbeatRequest("g", self.name, self.epoch)
         if self.epoch == 0:

@@ -98,7 +98,7 @@ def test_a_copy_goes_to_the_one_of_equally_loaded_processes_that_kafka_chooses()
 
 
 def test_a_task_goes_to_the_one_of_two_equally_loaded_processes_that_kafka_chooses() -> None:
-    """A member joins after its source topic has grown from 2 to 5 partitions, and Apache Kafka 4.3.1 chooses so."""
+    """A member joins after its source topic has grown from 2 to 5 partitions. Apache Kafka 4.3.1 gave this target."""
     before = assign(threads(c="q"), {"0": SubtopologyTasks(2, STATELESS)}, 0)
     targets = assign(after(threads(a="p", c="q"), before), {"0": SubtopologyTasks(5, STATELESS)}, 0)
     assert {m: set(target.active["0"]) for m, target in targets.items()} == {"a": {2, 3}, "c": {0, 1, 4}}

@@ -8,7 +8,7 @@ from ottla.broker.groups.streams.assignor import ByLoad
 
 
 def taken_in_turn(names: str, times: int) -> str:
-    """Each is put back with a load that is higher by one."""
+    """Take names in turn; each is put back with a load that is higher by one."""
     loads = dict.fromkeys(names, 0)
     by_load = ByLoad((0, name) for name in names)
     taken = ""

@@ -18,7 +18,7 @@ from ottla.protocol.messages.shared_structs import CopartitionGroup, KeyValue, S
 from tests.broker.groups.cluster import topics_image
 from tests.broker.groups.streams.topologies import chain, joined, stateful, stateless, word_count
 
-#: What a topology of a test has at least: 100,000 names.
+#: The number of names in a topology of these tests.
 MANY = 100_000
 
 
@@ -64,7 +64,7 @@ def test_a_chain_of_repartition_topics_is_as_wide_as_its_first_source_in_any_ord
 
 
 def test_topologies_of_many_names_take_time_in_proportion() -> None:
-    """Round after round over all subtopologies would take hours."""
+    """An algorithm that goes over all subtopologies in each round would take hours."""
     assert len(missing(chain(MANY // 5, "t", backwards=True), t=1)) == MANY // 5 - 1
     sources = [f"s{index}" for index in range(MANY)]
     code, text = status(joined(sources))
@@ -89,7 +89,7 @@ def test_topics_that_are_joined_need_equal_numbers_of_partitions() -> None:
 
 
 def copartitioned(*repartition: TopicInfo, sources: int = 1) -> messages.Topology:
-    """Repartition topics, written from `wide` and `t`, that are joined with the source topic t."""
+    """Return a topology with repartition topics, written from `wide` and `t`, that are joined with the source topic t."""
     group = CopartitionGroup([*range(sources)], [], [*range(len(repartition))])
     writers = Subtopology("0", ["wide", "t"], repartition_sink_topics=[topic.name for topic in repartition])
     reader = Subtopology("1", ["t"][:sources], repartition_source_topics=[*repartition], copartition_groups=[group])

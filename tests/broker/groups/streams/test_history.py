@@ -37,7 +37,7 @@ class History:
         self.harness = GroupCoordinatorHarness()
         self.harness.topics = {"t": 3}
         if seed % 2:
-            # Every other history begins where the application ran before.
+            # In every other history the application ran before.
             self.harness.topics |= {"app-repartition": 3, "app-changelog": 3}
             self.harness.streams_settings = GroupSettings(initial_rebalance_delay_ms=0)
         self.members: list[StreamsMember] = []
@@ -76,7 +76,7 @@ class History:
         assert answer.member_epoch >= self.epochs.get(member.name, 0), "an epoch fell"
         self.epochs[member.name] = answer.member_epoch
         if late:
-            # It still has what it had: no other member may get that.
+            # The member still owns its former tasks: no other member may get them.
             member.owned = TasksTuple(*map(_union, before, member.owned))
 
     def leave(self) -> None:
@@ -90,7 +90,7 @@ class History:
             self.members.pop(self.chance.randrange(len(self.members)))
 
     def zombie(self) -> None:
-        """A heartbeat of an epoch that is long over."""
+        """Send a heartbeat with an epoch that is long over."""
         for member in self.members:
             known = None if self.group is None else self.group.members.get(member.name)
             if known is not None and known.current.previous_epoch > 1:
@@ -101,12 +101,12 @@ class History:
         self.harness.clock.advance(self.chance.choice((1, 1_000, 5_000, 46_000)))
 
     def create(self) -> None:
-        """The internal topics that members found missing."""
+        """Create the internal topics that members found missing."""
         self.harness.topics |= self.missing
         self.missing = {}
 
     def grow(self) -> None:
-        """All topics of the application, as their owner would do it."""
+        """Grow all topics of the application, as their owner would do it."""
         if self.chance.random() < 0.3:
             self.harness.topics = {name: count + 1 for name, count in self.harness.topics.items()}
             self.missing = {}
@@ -170,7 +170,7 @@ class History:
         assert group is not None
         names = {member.name for member in self.members}
         for _ in range(30):
-            if group.members.keys() != names:  # those that fell silent have a session yet
+            if group.members.keys() != names:  # members that have fallen silent still have a session
                 self.harness.clock.advance(2_000)
                 for member in self.members:
                     self.send(member)
@@ -190,7 +190,7 @@ def _union(some: Any, others: Any) -> Any:
 
 
 def view(group: StreamsGroup) -> dict[str, Any]:
-    """Return everything that the log has to know."""
+    """Return the state of the group that the log has to determine."""
     return {
         "epochs": (group.epoch, group.assignment_epoch, group.assignment_timestamp_ms, group.metadata_hash),
         "topology": (None if group.topology is None else group.topology.value, group.validated_topology_epoch),

@@ -156,7 +156,7 @@ def test_a_bad_request_has_kafkas_error_and_changes_nothing(node: Node, name: st
 
 
 def test_a_topology_of_many_topics_is_answered_and_recorded(node: Node) -> None:
-    """Half a megabyte fits into a batch of the log; what does not is refused, and no group is made."""
+    """A topology of half a megabyte fits into a batch of the log; a larger one is rejected, and no group is made."""
     with node.wire() as wire:
         few = stateless(*(f"name{index:0>60}" for index in range(MANY)))
         (status,) = beat(wire, "many", 0, topology=few).status

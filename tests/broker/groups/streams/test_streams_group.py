@@ -27,7 +27,7 @@ WAIT_MS = 5_000
 
 
 def two_members(harness: GroupCoordinatorHarness, second_process: str) -> tuple[StreamsMember, StreamsMember]:
-    """The first has tasks 0 and 2, and the second 1 and 3."""
+    """Return two members: the first one has tasks 0 and 2, the second one 1 and 3."""
     harness.topics = {"t": 4, "store-changelog": 4}
     first = StreamsMember(harness, "a", stateful("t"), process="p")
     second = StreamsMember(harness, "b", stateful("t"), process=second_process)

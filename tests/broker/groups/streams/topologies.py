@@ -19,7 +19,7 @@ def stateful(*sources: str, epoch: int = 0, name: str = "store") -> Topology:
 
 
 def word_count(source: str, name: str = "app", epoch: int = 0) -> Topology:
-    """Words are repartitioned, and counted in a store."""
+    """Return a topology that repartitions words and counts them in a store."""
     compact = [KeyValue("cleanup.policy", "compact")]
     return Topology(
         epoch,
@@ -35,13 +35,13 @@ def word_count(source: str, name: str = "app", epoch: int = 0) -> Topology:
 
 
 def joined(sources: Iterable[str], epoch: int = 0) -> Topology:
-    """One subtopology that joins its source topics, which must have equal numbers of partitions."""
+    """Return one subtopology that joins its source topics, which must have equal numbers of partitions."""
     names = list(sources)
     return Topology(epoch, [Subtopology("0", names, copartition_groups=[CopartitionGroup([*range(len(names))])])])
 
 
 def chain(length: int, source: str, *, backwards: bool = False) -> Topology:
-    """Each subtopology writes the repartition topic that the next one reads."""
+    """Return a chain of subtopologies: each one writes the repartition topic that the next one reads."""
     subtopologies = [
         Subtopology(
             f"{index:06}",
