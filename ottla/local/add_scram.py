@@ -32,7 +32,7 @@ def read_add_scram(text: str, rng: Random) -> UserScramCredentialRecord:
     """Return the record of one argument.
 
     Raises:
-        ValueError: the text says why, without the password.
+        ValueError: the argument is malformed; the text says why, without the password.
     """
     found = _ARGUMENT.fullmatch(text)
     if found is None:

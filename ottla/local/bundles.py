@@ -5,8 +5,8 @@
     NAME/NAME.pem, ca.pem      with --secure
     NAME/users                 of a controller with --secure: the first users of the cluster, for its format
 
-The files have secrets: in the tar they belong to root, for whom alone they are. The script gives them to root and to the group of the
-user that runs the node, who can read and not change them.
+The files have secrets: in the tar they belong to root, and only root can read them. The script changes their group to that of
+the node's user, which can then read but not change them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ for file in FILES; do
 done
 """
 
-#: A broker that is no controller has nothing to be formatted: it does so itself at its first start.
+#: A broker that is no controller is not formatted here: it formats its directory at its first start.
 _FORMAT = """if [ -n "$rejoin" ]; then
     as_user "$ottla" format "$etc/server.properties" --no-initial-controllers
 else
@@ -86,7 +86,7 @@ _END = """echo "NODE is installed in $etc. Start it: systemctl enable --now ottl
 
 
 def install_script(cluster: PlannedCluster, node: PlannedNode, files: list[str]) -> str:
-    """Return the script that installs `files`, which lie beside it."""
+    """Return the script that installs `files`, which are in the same folder."""
     users = ' --users - < "$here/users"' if USERS in files else ""
     text = _HEAD + _BODY + (_FORMAT if node.is_controller else "") + _END
     for word, value in (
@@ -102,7 +102,7 @@ def install_script(cluster: PlannedCluster, node: PlannedNode, files: list[str])
 
 
 def bundle(name: str, files: Mapping[str, tuple[str, int]], now_s: float) -> bytes:
-    """Return a tar of files, each with its text and its mode, below a folder of this name. They belong to root."""
+    """Return a tar of files, with their texts and modes, in a folder of this name. They belong to root."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
         folder = tarfile.TarInfo(name)
@@ -119,7 +119,7 @@ def bundle(name: str, files: Mapping[str, tuple[str, int]], now_s: float) -> byt
 
 
 def files_of(cluster: PlannedCluster, node: PlannedNode, directory: str, *, secure: bool) -> dict[str, tuple[str, int]]:
-    """Read the files of a node that `make` of cluster_files has written, and return what its bundle has. Raises OSError."""
+    """Read the files of a node that `make` of cluster_files has written, and return the files of its bundle. Raises OSError."""
     paths = {"server.properties": os.path.join("nodes", f"{node.name}.properties")}
     if secure:
         paths |= {f"{node.name}.pem": os.path.join("nodes", f"{node.name}.pem"), "ca.pem": "ca.pem"}
@@ -133,7 +133,7 @@ def files_of(cluster: PlannedCluster, node: PlannedNode, directory: str, *, secu
 
 
 def write_bundles(cluster: PlannedCluster, directory: str, *, secure: bool, now_s: float) -> None:
-    """Write nodes/NAME.tar of each node, for its owner alone. Raises OSError."""
+    """Write nodes/NAME.tar of each node, readable only by its owner. Raises OSError."""
     for node in cluster.nodes:
         path = os.path.join(directory, "nodes", f"{node.name}.tar")
         data = bundle(node.name, files_of(cluster, node, directory, secure=secure), now_s)

@@ -1,4 +1,4 @@
-"""Certificates for development and tests: an authority of one's own, and what it signs for nodes and clients.
+"""Certificates for development and tests: a certificate authority, and the certificates that it signs for nodes and clients.
 
     authority = Authority.create("Ottla development CA")
     node = authority.issue("node-1", ["localhost", "127.0.0.1"])
@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-#: Clocks of different machines differ.
+#: The clocks of machines differ, so a certificate is valid from a time in the past on.
 BEFORE = datetime.timedelta(hours=1)
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 825
@@ -30,7 +30,7 @@ CERTIFICATE_DAYS = 825
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A private key with its certificate, and the certificate of who signed it."""
+    """A private key with its certificate, and the certificate of the signer."""
 
     key: PrivateKey
     certificate: x509.Certificate
@@ -55,7 +55,7 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Signs certificates. Who has its key can be any node and any client."""
+    """A certificate authority. A process with its key can pose as any node and any client."""
 
     key: PrivateKey
     certificate: x509.Certificate
@@ -72,7 +72,7 @@ class Authority:
 
     @classmethod
     def read(cls, certificate_pem: bytes, key_pem: bytes) -> Authority:
-        """Read an authority that was made before. ValueError if one of the two is damaged."""
+        """Read an authority from its files. Raise ValueError if one of the two is damaged."""
         key = serialization.load_pem_private_key(key_pem, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
             raise ValueError("the key is neither RSA nor on an elliptic curve")
@@ -95,7 +95,10 @@ class Authority:
         days: float = CERTIFICATE_DAYS,
         key: PrivateKey | None = None,
     ) -> Issued:
-        """Return a certificate for a node (with the names and addresses by which it is reached) or a client. Negative `days`: it has expired."""
+        """Return a certificate for a node (with the names and addresses by which it is reached) or a client.
+
+        With negative `days` it has expired already.
+        """
         key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) if isinstance(name, str) else name
         builder = _builder(subject, self.certificate.subject, key, days)
@@ -117,7 +120,7 @@ def pem(certificate: x509.Certificate) -> str:
 
 
 def key_pem(key: PrivateKey, password: str | None = None) -> str:
-    """PKCS #8, the only form that Kafka reads."""
+    """Return the key as PKCS #8, the only form that Kafka reads."""
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if password is not None:
         encryption = serialization.BestAvailableEncryption(password.encode())
@@ -125,7 +128,7 @@ def key_pem(key: PrivateKey, password: str | None = None) -> str:
 
 
 def names_of(chain_pem: bytes) -> tuple[x509.Name, list[str]]:
-    """Return the subject and the alternative names of the first certificate of a file. ValueError if there is none."""
+    """Return the subject and the alternative names of the first certificate of a file. Raise ValueError if there is none."""
     certificate = x509.load_pem_x509_certificates(chain_pem)[0]
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -156,11 +159,13 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey, days: float
 
 
 def _signed_by(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """Name the issuer's key (RFC 5280, 4.2.1.1): Python's clients refuse a certificate without it since 3.13, VERIFY_X509_STRICT."""
+    """Name the issuer's key (RFC 5280, 4.2.1.1): since 3.13 Python's clients reject a certificate without it
+    (VERIFY_X509_STRICT).
+    """
     try:
         known = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:
-        key: Any = issuer.public_key()  # only kinds that sign
+        key: Any = issuer.public_key()  # an issuer only has a kind of key that can sign
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
 

@@ -1,7 +1,7 @@
-"""The files of a cluster whose nodes run on machines elsewhere, for `ottla init`: a server.properties for each node.
+"""The files of a cluster whose nodes run on other machines, for `ottla init`: a server.properties for each node.
 
-    hosts 1 to 3     broker and controller in one process; with one or two hosts the first alone is the quorum
-    further hosts    brokers
+    hosts 1 to 3     broker and controller in one process; with one or two hosts the first one is the whole quorum further hosts
+    brokers
 
 The quorum is dynamic (KIP-853), so that a controller can be replaced. All first voters are formatted by the same command, which
 names each with the id of its directory; a broker formats its directory itself, by the cluster.id in its file.
@@ -21,7 +21,7 @@ from ottla.node.default_node import replication
 from ottla.node.formatting import new_directory_id
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 
-#: A quorum of three goes on without one of them. More voters make each change of the metadata slower.
+#: A quorum of three survives the loss of one voter. More voters make each change of the metadata slower.
 VOTERS_MAX = 3
 NODES_MAX = 100
 USERS = "users"
@@ -30,7 +30,7 @@ PORT, CONTROLLER_PORT, ADMIN_PORT = 9092, 9093, 9644
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node on a machine of its own; its name is the one of its files."""
+    """A node on its own machine. Its files are named after it."""
 
     node_id: int
     name: str
@@ -40,11 +40,11 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCluster:
-    """The nodes of a new cluster, and what all of them must agree on."""
+    """The nodes of a new cluster, and the settings on which all of them must agree."""
 
     nodes: tuple[PlannedNode, ...]
     cluster_id: str
-    #: The controllers as `ottla format --initial-controllers` takes them.
+    #: The controllers, in the form of `ottla format --initial-controllers`.
     initial_controllers: str
     #: The log directory on each machine, and the directory of its settings and keys.
     data: str
@@ -59,7 +59,10 @@ class PlannedCluster:
         return ",".join(f"{node.host}:{PORT}" for node in self.nodes)
 
     def format_command(self, *, users: bool) -> str:
-        """Return the command that formats any of the controllers; `users`: with the file of the first users."""
+        """Return the command that formats a controller; it is the same for all.
+
+        With `users` it names the file of the first users.
+        """
         command = f"ottla format {self.installed}/server.properties --initial-controllers {self.initial_controllers}"
         return f"{command} --users {USERS}" if users else command
 
@@ -73,7 +76,7 @@ class PlannedCluster:
             "advertised.listeners": ",".join(f"{name}://{node.host}:{port}" for name, port in listeners.items()),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": ",".join(f"{c.host}:{CONTROLLER_PORT}" for c in self.controllers),
-            # A controller whose disk was lost joins with its new directory in place of the old one.
+            # A controller that has lost its disk joins again, with the id of its new directory instead of the old one.
             **({"controller.quorum.auto.join.enable": "true"} if node.is_controller else {}),
             "log.dirs": self.data,
             "ottla.admin.listener": f"127.0.0.1:{ADMIN_PORT}",
@@ -92,17 +95,17 @@ def plan(hosts: Sequence[str], rng: Random, data: str, installed: str) -> Planne
 
 
 def _cluster_id(rng: Random) -> str:
-    """Return a cluster id that a command line does not read as an option."""
+    """Return a cluster id that does not look like an option on a command line."""
     while (text := uuid_to_str(new_uuid(rng))).startswith("-"):
         pass
     return text
 
 
 def read_hosts(text: str) -> list[str]:
-    """Read `--nodes`: how many, which are then named node-1 and so on, or their host names, separated by commas.
+    """Read `--nodes`: a number of nodes, which are then named node-1 and so on, or host names, separated by commas.
 
     Raises:
-        Failure: it is neither, or a host is named twice.
+        Failure: the text is neither, or a host is named twice.
     """
     hosts = [part.strip() for part in text.split(",")]
     if text.isascii() and text.isdigit():
@@ -123,7 +126,7 @@ def _is_host(text: str) -> bool:
 
 
 def make(directory: str, cluster: PlannedCluster, *, secure: bool, users: Sequence[str] = ()) -> SecureFiles | None:
-    """Write the files; return those of security, if there are any.
+    """Write the files. Return those of security, if there are any.
 
     Raises:
         Failure: the directory is not empty, a name has invalid characters, or the directory cannot be written.

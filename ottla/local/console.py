@@ -1,4 +1,6 @@
-"""The console, the schema registry and the catalog of tables beside a local cluster: processes of their own, which end with the cluster."""
+"""The console, the schema registry and the catalog of tables beside a local cluster: separate processes, which end with the
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,16 @@ if TYPE_CHECKING:
 
 #: The console's port is this much above the first node's: 9490 beside 9092.
 PORT_OFFSET = 398
-#: The registry's port is as much below the first node's as Confluent's 8081 is below 9092.
+#: The registry's port has the same distance from the first node's as Confluent's 8081 has from 9092.
 REGISTRY_OFFSET = 8081 - 9092
-#: The catalog's port is as much below the first node's as that of Iceberg's own, 8181, is below 9092.
+#: The catalog's port has the same distance from the first node's as Iceberg's usual 8181 has from 9092.
 TABLES_OFFSET = 8181 - 9092
 LOOK, CHANGES = "look", "changes"
 STOP_TIMEOUT_S = 5.0
 
 
 class LocalCluster(Protocol):
-    """The nodes that run, and the files of their security."""
+    """The running nodes, and the files of their security."""
 
     @property
     def nodes(self) -> Sequence[LocalNode]: ...
@@ -37,7 +39,7 @@ class LocalCluster(Protocol):
 def running_beside(
     stack: ExitStack, up: LocalCluster, base_port: int, *, console: str | None, registry: bool, tables: str | None
 ) -> dict[str, str]:
-    """Run what is wanted beside the nodes until the stack ends; return the URLs by their names. Port 0 takes free ones.
+    """Run the requested services beside the nodes until the stack ends; return their URLs by name. Port 0 means free ports.
 
     Raises:
         Failure: as `running_console`.
@@ -67,7 +69,9 @@ def running_console(
     registry: str | None = None,
     tables: str | None = None,
 ) -> Iterator[str]:
-    """Run a console of these nodes; its URL, once a browser can connect. It acts as the administrator of `files`, for who has its token.
+    """Run a console of these nodes.
+
+    Yield its URL once a browser can connect. It acts as the administrator of `files`, for users with its token.
 
     It shows the schemas of the `registry`, and the tables at a location.
 
@@ -87,7 +91,7 @@ def running_console(
     if tables is not None:
         command += ["--tables", tables]
     if files is not None:
-        # Its port is for each user and each process of the machine.
+        # Every user and process of the machine can reach its port.
         command += ["--config", files.client_file(), "--token-file", files.console_token()]
     with _running(command, "console") as url:
         yield url
@@ -95,7 +99,7 @@ def running_console(
 
 @contextmanager
 def running_registry(nodes: Sequence[LocalNode], port: int, files: SecureFiles | None) -> Iterator[str]:
-    """Run a schema registry over these nodes; its URL, once it can write. With `files` it has the logins of the cluster.
+    """Run a schema registry on these nodes. Yield its URL once it can write. With `files` it has the logins of the cluster.
 
     Raises:
         Failure: as `running_console`.
@@ -109,7 +113,9 @@ def running_registry(nodes: Sequence[LocalNode], port: int, files: SecureFiles |
 
 @contextmanager
 def running_catalog(location: str, port: int, files: SecureFiles | None) -> Iterator[str]:
-    """Run a catalog of the tables at a location; its URL, once an engine can connect. With `files` it has the logins of the cluster.
+    """Run a catalog of the tables at a location.
+
+    Yield its URL once an engine can connect. With `files` it has the logins of the cluster.
 
     Raises:
         Failure: as `running_console`.
@@ -123,8 +129,8 @@ def running_catalog(location: str, port: int, files: SecureFiles | None) -> Iter
 
 @contextmanager
 def _running(command: Sequence[str], name: str) -> Iterator[str]:
-    """Run a process that writes a line once it serves, and yield the line."""
-    # A session of its own: Ctrl-C at the terminal is for `ottla dev`, which stops it.
+    """Run a process that writes a line once it serves. Yield the line."""
+    # The process has its own session: Ctrl-C at the terminal is for `ottla dev`, which stops the process.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None

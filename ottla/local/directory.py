@@ -1,7 +1,9 @@
-"""The directory of a local cluster: a folder per node, and `cluster.properties`, which says whose they are and how many.
+"""The directory of a local cluster: a folder per node, and `cluster.properties`, which has the cluster's id and the number of
+nodes.
 
-The voters of the quorum are a list that all nodes have to agree on. With other nodes than last time a majority could be
-formed by those who know nothing, and what the cluster had would be lost: so the number is kept, and checked at each start.
+The voters of the quorum are a list that all nodes have to agree on. With other nodes than last time, a majority of nodes
+without data could elect a leader, and the cluster's metadata would be lost. Therefore the number is stored, and checked at each
+start.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from typing import NamedTuple
 from ottla.client.failures import Failure, Kind
 
 FILE = "cluster.properties"
-#: The file that names the remedy while the nodes' data is exchanged, when some nodes are of one time and some of another.
+#: This file exists while the nodes' data is exchanged, when some nodes have the old data and some the new. It contains the
+#: remedy.
 RESTORING = "restore-in-progress"
-#: The file of a fork that names the snapshot that it was made of, and the addresses of its cluster (former_addresses.py).
+#: The file of a fork that names its snapshot, and the addresses of the snapshot's cluster (former_addresses.py).
 ORIGIN = "fork.json"
 META_PROPERTIES = "meta.properties"
 NODES_DEFAULT = 3
@@ -29,10 +32,12 @@ class KeptCluster(NamedTuple):
 
 
 def look(directory: str, nodes: int | None) -> KeptCluster:
-    """Return the cluster that the directory belongs to, or will belong to; nothing is written yet. `nodes` is the requested number, if any.
+    """Return the cluster that the directory belongs to, or will belong to.
+
+    Nothing is written yet. `nodes` is the requested number of nodes, or None.
 
     Raises:
-        Failure: it is something else, of another number of nodes, or cannot be used.
+        Failure: it is no such directory, has another number of nodes, or cannot be used.
     """
     try:
         kept = read(directory)
@@ -56,7 +61,7 @@ def new_cluster_id() -> str:
 
 
 def keep(directory: str, kept: KeptCluster) -> None:
-    """Keep the settings in the directory, before the first node is started. A full disk leaves those that are there.
+    """Write the settings to the directory before the first node starts. If the disk is full, the former ones stay.
 
     Raises:
         Failure: the directory cannot be written.
@@ -70,16 +75,15 @@ def keep(directory: str, kept: KeptCluster) -> None:
             file.write(f"cluster.id={kept.cluster_id}\nnodes={kept.nodes}\n")
         os.replace(f"{path}.new", path)
     except OSError as failure:
-        failure.filename = failure.filename or path  # of a write that failed it is not known
+        failure.filename = failure.filename or path  # a failed write does not name the file
         raise _unusable(failure) from None
 
 
 def read(directory: str) -> KeptCluster | None:
-    """Return the cluster that the directory belongs to, None if it has never been started.
+    """Return the cluster that the directory belongs to, or None if it has never been started.
 
     Raises:
-        Failure: what is written there is damaged.
-        OSError: it cannot be read.
+        Failure: the file is damaged. OSError: it cannot be read.
     """
     path = os.path.join(directory, FILE)
     try:

@@ -1,8 +1,10 @@
-"""The addresses that the metadata of a local cluster may have: those of its nodes at earlier starts, and of a fork those of its cluster.
+"""The addresses that a local cluster's metadata may have: those of its nodes at earlier starts; in a fork also those of its
+cluster.
 
-The metadata names a broker's address until the broker has registered from another, and those of voters that are records (KRaft version
-1) until the voter has updated its own. Another cluster may listen there by then: nodes would follow its leaders, and end its transactions.
-So the nodes of a start connect to each other in place of all former addresses (`ottla.peer.detours`).
+The metadata has a broker's address until the broker has registered with another one. It has the address of a voter in a record
+(KRaft version 1) until the voter has updated it. Meanwhile another cluster may listen there: nodes would follow its leaders,
+and end its transactions. Therefore the nodes connect to each other's present addresses in place of all former ones
+(`ottla.peer.detours`).
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from ottla.client.failures import Failure
 from ottla.local.directory import ORIGIN
 
-#: The file in the directory of a cluster that has the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a
-#: fork's cluster.
+#: The file in a cluster's directory with the addresses of its own starts, the oldest first. In a fork, `directory.ORIGIN` has
+#: those of the cluster that it comes from.
 FILE = "addresses.json"
-#: The starts of a node whose addresses are kept. All nodes register in each start that is of any use, so that the metadata has the newest
-#: few.
+#: The addresses of this many starts of a node are kept. All nodes register in each successful start, so the metadata has one of
+#: the newest.
 STARTS_MAX = 16
-#: HOST:PORT of each broker, by its id, and of each controller, by `controller_key`.
+#: HOST:PORT addresses: those of a broker by its id, those of a controller by `controller_key`.
 Known = dict[str, list[str]]
 
 
@@ -29,7 +31,7 @@ def controller_key(node_id: int) -> str:
 
 
 def together(addresses: Iterable[Mapping[str, list[str]]]) -> Known:
-    """Return all addresses of each node, each once: what the nodes know is not of the same moment."""
+    """Return all addresses of each node, each once. The nodes' metadata may be from different times."""
     found: dict[str, dict[str, None]] = {}
     for each in addresses:
         for node, known in each.items():
@@ -38,23 +40,23 @@ def together(addresses: Iterable[Mapping[str, list[str]]]) -> Known:
 
 
 def detours(directory: str, now: Mapping[str, str]) -> dict[str, str]:
-    """Return which address stands for which former one at this start, whose addresses are `now`. They are former ones at the next.
+    """Return the present address for each former one. `now` has the addresses of this start, which are former ones at the next.
 
     Raises:
-        Failure: the former ones cannot be read.
+        Failure: the former addresses cannot be read.
     """
     own, origin = _read(directory, FILE), _read(directory, ORIGIN)
     kept = {node: [*(each for each in own.get(node, []) if each != here), here] for node, here in now.items()}
     _write(directory, {node: known[-STARTS_MAX:] for node, known in kept.items()})
     former = {node: [*origin.get(node, []), *own.get(node, [])] for node in now}
-    # An address may have been one node's and then another's: it is the newer one that the metadata has.
+    # An address may have belonged to one node and later to another: the metadata has the later one.
     by_age = sorted((-age, old, node) for node, known in former.items() for age, old in enumerate(reversed(known)))
     current = set(now.values())
     return {old: now[node] for _, old, node in by_age if old not in current}
 
 
 def note(directory: str, addresses: Mapping[str, list[str]]) -> None:
-    """Note addresses that come with data which is put into the directory: they are in its metadata from now on."""
+    """Add the addresses in data that is put into the directory: from now on its metadata may have them."""
     own = _read(directory, FILE)
     _write(directory, {node: [*own.get(node, []), *addresses.get(node, [])] for node in own.keys() | addresses.keys()})
 

@@ -1,7 +1,7 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes, or forks of this one (ottla/processes/children.py); this module plans, starts and
-ends them. It imports nothing of the server, which a wrong argument must not wait for.
+The nodes are `ottla start` processes, or forks of this one (ottla/processes/children.py); this module plans, starts and ends
+them. It imports nothing of the server, so that a wrong argument is reported at once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ottla.node.default_node import PROGRAM, default_properties, replication
 from ottla.processes.children import ChildNode, NodeProcess, spawn
 
 HOST = "127.0.0.1"
-#: The folder of the cluster's directory that has the tables of topics.
+#: The folder in the cluster's directory for the tables of topics.
 TABLES = "tables"
-#: The one that has the remote segments of topics.
+#: The folder for the remote segments of topics.
 TIERS = "tiers"
-#: How often a developer's nodes look for segments to copy, and for those that leave the disk.
+#: A developer's nodes check this often for segments to copy, and for segments to delete from the disk.
 TIER_INTERVAL_MS = 1_000
-#: A node that ends is noticed at once; the timeout is for busy machines.
+#: The end of a node is noticed at once; this timeout is for busy machines.
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 #: The offset of the controllers' ports from the brokers' ports, if a base port is set.
@@ -51,16 +51,17 @@ class LocalNode:
     dir: str
     #: The port of a proxy at which clients reach it, if it has one. The node listens at `port`.
     proxy_port: int | None = None
-    #: Properties that every user of the machine could read in its command line: passwords, and what belongs to them.
+    #: A file of properties that must not be in the command line, which every user of the machine can read: passwords, and what
+    #: belongs to them.
     properties_file: str | None = None
     process: NodeProcess | None = None
     ready_fd: int = -1
     alive_fd: int = -1
-    #: Keep the ports from other processes, also while the node does not run.
+    #: Sockets that keep other processes from taking the ports, also while the node does not run.
     reserved: tuple[socket.socket, ...] = ()
     ready: bool = False
     ended: bool = False
-    #: The bytes of its log that are of earlier lives, or of other runs in the same directory.
+    #: The number of bytes in its log file from earlier starts, or from other runs in the same directory.
     log_begin: int = 0
 
     @property
@@ -77,7 +78,7 @@ class LocalNode:
 
     @property
     def address(self) -> str:
-        """HOST:PORT for clients."""
+        """The address for clients, as HOST:PORT."""
         return f"{HOST}:{self.client_port}"
 
     @property
@@ -114,19 +115,20 @@ def _planned(index: int, base_port: int, directory: str) -> LocalNode:
     port, controller_port, admin_port = (sock.getsockname()[1] for sock in sockets)
     node = LocalNode(index + 1, port, controller_port, admin_port, directory)
     if sys.platform == "linux":
-        # A socket that is bound and does not listen lets the node listen there, and no other process gets the port: neither
-        # another cluster that looks for free ones, nor an outgoing connection while the node is down. Elsewhere both may happen.
+        # The node can listen on a port that is bound here without listening, and no other process gets the port: neither
+        # another cluster that looks for free ports, nor an outgoing connection while the node is down. Elsewhere than on Linux
+        # both may happen.
         node.reserved = tuple(sockets)
     return node
 
 
 def put_behind_proxies(nodes: Iterable[LocalNode]) -> dict[int, int]:
-    """Let each node listen at a free port in place of the one that was planned. Return these, by node: proxies are to listen there."""
+    """Let each node listen on a free port instead of the planned one. Return the planned ports by node: proxies listen there."""
     planned = {}
     for node in nodes:
         (own,) = _bound_to_free_ports(1)
         planned[node.id], node.port = node.port, own.getsockname()[1]
-        if sys.platform == "linux":  # see `_planned`
+        if sys.platform == "linux":  # `_planned` has the reason
             node.reserved += (own,)
         else:
             own.close()
@@ -134,7 +136,7 @@ def put_behind_proxies(nodes: Iterable[LocalNode]) -> dict[int, int]:
 
 
 def ports_in_use(nodes: Sequence[LocalNode]) -> list[int]:
-    """Return the ports that a node could not listen on; they are tried as the node tries them."""
+    """Return the ports on which a node could not listen. They are tried in the same way as a node does it."""
     taken = []
     for port in sorted(port for node in nodes for port in (node.port, node.controller_port, node.admin_port)):
         with socket.socket() as sock:
@@ -154,7 +156,8 @@ def properties_of(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]
         "ottla.admin.listener": f"{HOST}:{node.admin_port}",
         "log.dirs": node.data_dir,
         "ottla.table.location": os.path.join(os.path.dirname(os.path.abspath(node.dir)), TABLES),
-        "ottla.format.empty.directories": "true",  # no mount point: a node whose directory was removed is to start
+        # a node whose directory was removed has to start again; directories of local clusters are no mount points
+        "ottla.format.empty.directories": "true",
         **replication(len(nodes)),
         # A developer waits for each rebalance of a group; a production group waits for its members instead (3 s).
         "group.initial.rebalance.delay.ms": "0",
@@ -162,8 +165,11 @@ def properties_of(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]
 
 
 def tier_properties(location: str, brokers: int) -> dict[str, str]:
-    """Return the properties of nodes with remote storage. Kafka's intervals are 30 s until a segment is copied, and 5 min until it leaves the
-    disk: a developer sees both within seconds."""
+    """Return the properties of nodes with remote storage.
+
+    With Kafka's intervals it takes 30 s until a segment is copied, and 5 min until it leaves the disk. A developer sees both
+    within seconds.
+    """
     return {
         "remote.log.storage.system.enable": "true",
         "ottla.tier.location": location,
@@ -175,12 +181,12 @@ def tier_properties(location: str, brokers: int) -> dict[str, str]:
 
 
 def detours_property(ways: Mapping[str, str]) -> dict[str, str]:
-    """Return the property by which a node connects to other addresses; none without any."""
+    """Return the property by which a node connects to other addresses than the given ones; none without any."""
     return {"ottla.peer.detours": ",".join(f"{old}={new}" for old, new in ways.items())} if ways else {}
 
 
 def addresses(nodes: Collection[LocalNode]) -> dict[str, str]:
-    """Return where the nodes are, as former_addresses.py names them."""
+    """Return the addresses of the nodes, with the keys of former_addresses.py."""
     brokers = {str(node.id): node.address for node in nodes}
     return brokers | {controller_key(node.id): node.controller_address for node in nodes}
 
@@ -200,7 +206,7 @@ class NodeBirth(Protocol):
 
 def start(node: LocalNode, properties: dict[str, str], birth: NodeBirth = spawn) -> None:
     os.makedirs(node.dir, exist_ok=True)
-    if node.alive_fd >= 0:  # of an earlier life
+    if node.alive_fd >= 0:  # of an earlier start
         os.close(node.alive_fd)
     arguments = [] if node.properties_file is None else [node.properties_file]
     for key, value in properties.items():
@@ -211,7 +217,10 @@ def start(node: LocalNode, properties: dict[str, str], birth: NodeBirth = spawn)
 
 
 def wait_ready(nodes: Sequence[LocalNode], on_ready: Callable[[LocalNode], object] = lambda node: None) -> str | None:
-    """Return None once all nodes serve, otherwise the reason why not. Each node is passed to `on_ready` once it serves."""
+    """Return None once all nodes serve, otherwise the reason why they do not.
+
+    `on_ready` is called with each node once it serves.
+    """
     selector = selectors.DefaultSelector()
     for node in nodes:
         selector.register(node.ready_fd, selectors.EVENT_READ, node)
@@ -233,10 +242,13 @@ def wait_ready(nodes: Sequence[LocalNode], on_ready: Callable[[LocalNode], objec
 
 
 def why_it_ended(node: LocalNode, lines_max: int = 15) -> str:
-    """Return the line with which the node itself explains its end; without such a line, the last lines of its log in this life."""
+    """Return the line in which the node itself explains its end.
+
+    If there is none, return the last lines of its log since this start.
+    """
     if node.process is not None:
         with suppress(subprocess.TimeoutExpired):
-            # The node closes its pipe before it exits, and Python writes the traceback of a failure at the exit.
+            # The node closes its pipe before it exits, and Python writes the traceback of a failure at the exit: wait for it.
             node.process.wait(STOP_TIMEOUT_S)
     try:
         with open(node.log_file, encoding="utf-8", errors="replace") as file:
@@ -254,7 +266,10 @@ def why_it_ended(node: LocalNode, lines_max: int = 15) -> str:
 
 
 def stop(nodes: Sequence[LocalNode]) -> list[LocalNode]:
-    """Stop all nodes at once: one by one, the last would have no quorum for a controlled shutdown. Return those that had to be killed."""
+    """Stop all nodes at the same time: if they stopped one by one, the last one would have no quorum for a controlled shutdown.
+
+    Return those that had to be killed.
+    """
     killed = []
     for node in nodes:
         if node.process is not None and node.process.poll() is None:

@@ -1,10 +1,10 @@
-"""The clusters of `ottla dev` that run now, written down for the other commands of this user.
+"""The clusters of `ottla dev` that run now, in files for other commands of the same user.
 
     ~/.local/state/ottla/running/CLUSTER-ID.json        {"pid": 4711, "admin": {"1": "127.0.0.1:9292"}, "tables": null}
 
-Brokers do not describe their admin listeners to clients. A command learns the cluster's id from its metadata, and finds them here.
-Where its tables lie is here for commands that read tables without asking a broker.
-The files are a convenience: where they cannot be written, the cluster runs nevertheless, and commands need `--admin` again.
+Brokers do not describe their admin listeners to clients. A command learns the cluster's id from its metadata, and finds the
+admin listeners here. The location of the tables is here too, for commands that read tables without asking a broker. The files
+are a convenience: if they cannot be written, the cluster runs nevertheless, and commands need `--admin`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-#: An id comes from the cluster that answers a command, and is the name of a file here.
+#: An id is the name of a file here. It comes from the cluster that a command is connected to, so it is checked.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUFFIX = ".json"
 
@@ -36,7 +36,9 @@ def folder() -> str:
 
 @contextmanager
 def written_down(cluster_id: str, admin: Mapping[int, str], tables: str | None = None) -> Iterator[None]:
-    """Keep the addresses of the admin listeners, by node, where `admin_listeners` finds them inside the block; and the folder of tables."""
+    """Keep the addresses of the admin listeners (by node) and the folder of tables, where other commands find them, inside the
+    block.
+    """
     path = _path(cluster_id)
     with suppress(OSError):
         os.makedirs(folder(), exist_ok=True)
@@ -58,7 +60,7 @@ def admin_listeners(cluster_id: str | None) -> dict[int, str]:
 
 
 def table_locations() -> list[str]:
-    """Return where the tables lie of each `ottla dev` of this user that runs."""
+    """Return the folder of tables of each `ottla dev` of this user that runs."""
     with suppress(OSError):
         found = (_read(os.path.join(folder(), name)) for name in sorted(os.listdir(folder())) if name.endswith(_SUFFIX))
         return [each.tables for each in found if each.tables is not None and _is_running(each.pid)]
@@ -70,7 +72,7 @@ def _path(cluster_id: str) -> str:
 
 
 def _read(path: str) -> _WrittenDown:
-    """Return what a file has; nothing of one that is missing or damaged."""
+    """Return the contents of a file. A missing or damaged file gives nothing."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)

@@ -1,13 +1,14 @@
-"""Creates the files of a cluster with TLS and SASL: `ottla secure init DIR`, `ottla init DIR --secure`, `ottla dev --secure`, and tests.
+"""The files of a cluster with TLS and SASL, for `ottla secure init DIR`, `ottla init DIR --secure`, `ottla dev --secure`, and
+tests.
 
-    ca.pem, ca-key.pem       an authority of its own, that signs the nodes' certificates
-    nodes/NAME.pem           a node's key and certificate
-    nodes/NAME.properties    its security, to be appended to a server.properties; of `ottla init` the whole server.properties
-    clients/                 three files for each user:
+    ca.pem, ca-key.pem       a certificate authority, which signs the nodes' certificates nodes/NAME.pem a node's key and
+    certificate
+    nodes/NAME.properties    its security, to be appended to a server.properties; with `ottla init` the whole server.properties
+    clients/ three files for each user:
         .properties          for Java's clients and tools, and for ottla --config
         .librdkafka          for librdkafka's (confluent-kafka, kcat -F)
         .py                  keyword arguments of kafka-python and aiokafka
-    users                    what `kafka-storage format --add-scram` gets, a line each
+    users                    the arguments of `kafka-storage format --add-scram`, one a line
 
 Clients log in by SCRAM-SHA-512, and may do nothing until access control entries allow it; the user admin is a super user. Nodes log
 in to each other by PLAIN over TLS, because their users must not be in the metadata that they want to read; it is the only mechanism
@@ -36,19 +37,19 @@ PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORD_BYTES = 18
 PRIVATE = 0o600
-#: Names become parts of file names and of JAAS text.
+#: Names are used in file names and in JAAS texts.
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 @dataclass(frozen=True, slots=True)
 class SecureFiles:
-    """A directory made by `make`. Passwords by user; SCRAM users only."""
+    """A directory made by `make`, with the passwords of its SCRAM users."""
 
     directory: str
     passwords: Mapping[str, str]
 
     def with_user(self, name: str, password: str) -> SecureFiles:
-        """Return the files with one more user, for whom none are written."""
+        """Return the files with one more user. Nothing is written for that user."""
         return replace(self, passwords={**self.passwords, name: password})
 
     @property
@@ -57,7 +58,7 @@ class SecureFiles:
 
     @property
     def add_scram(self) -> list[str]:
-        """Arguments of `kafka-storage format --add-scram`."""
+        """The users as arguments of `kafka-storage format --add-scram`."""
         return [f"{MECHANISM}=[name={user},password={text}]" for user, text in self.passwords.items()]
 
     def node_file(self, name: str) -> str:
@@ -77,19 +78,24 @@ class SecureFiles:
         return os.path.join(self.directory, "clients", f"{user}.librdkafka")
 
     def console_token(self) -> str:
-        """Return a file with a token of the console, made when it is first asked for: who can read it is the one who runs the cluster.
+        """Return the path of a file with a token of the console, which is made at the first call.
+
+        A process that can read it acts for the user who runs the cluster.
 
         Raises:
-            Failure: it cannot be written.
+            Failure: the file cannot be written.
         """
         return self._made("console-token", secrets.token_urlsafe(PASSWORD_BYTES) + "\n")
 
     def registry_users(self) -> str:
-        """Return a file of the registry's logins, which are those of the cluster. Raises Failure as `console_token`."""
+        """Return the path of a file with the registry's logins, which are those of the cluster.
+
+        Raises Failure as `console_token`.
+        """
         return self._made("registry-users", "".join(f"{user}: {text}\n" for user, text in self.passwords.items()))
 
     def registry_client(self, user: str = ADMIN) -> str:
-        """Return a file for --registry-config. Raises Failure as `console_token`."""
+        """Return the path of a file for --registry-config. Raises Failure as `console_token`."""
         login = property_lines({"basic.auth.user.info": f"{user}:{self.passwords[user]}"})
         return self._made(os.path.join("clients", f"{user}.registry"), login)
 
@@ -142,10 +148,10 @@ def make(
     installed: str | None = None,
     properties: Mapping[str, Mapping[str, str]] = {},
 ) -> SecureFiles:
-    """Make the directory; `nodes` has the host names and addresses of each. The user admin is always there.
+    """Make the directory; `nodes` has the host names and addresses of each node.
 
-    `installed` is the directory to which a node's files are copied on its own machine, if it is not this one, and `properties` has by
-    the node's name what its file contains before its security.
+    There is always a user admin. `installed` is the directory for a node's files on its own machine, if that is another one.
+    `properties` has by the node's name the text before the security in its file.
 
     Raises:
         Failure: the directory is not empty, a name has invalid characters, or the directory cannot be written.
@@ -172,7 +178,9 @@ def make(
 
 
 def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
-    """Make the key and certificate of one more node by the authority that `make` left in the directory. Return the file.
+    """Make the key and certificate of one more node, with the authority that `make` left in the directory.
+
+    Return the path of the file.
 
     Raises:
         Failure: there is no authority, the node has a certificate already, or its name has invalid characters.
@@ -192,7 +200,8 @@ def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
 def renew(directory: str, store: str) -> None:
     """Replace a node's key and certificate by new ones with the same names, signed by the authority that `make` left in the directory.
 
-    The new file is renamed over the old one, whose owner, group and mode it has, so that a running node can read it at once.
+    The new file gets the old one's owner, group and mode, and replaces it by a rename, so that a running node can read it at
+    once.
 
     Raises:
         Failure: the authority or the old certificate cannot be read, or the file cannot be replaced. The old one is still there.
@@ -205,7 +214,7 @@ def renew(directory: str, store: str) -> None:
             was, data = os.fstat(file.fileno()), file.read()
         issued = _authority_in(directory).issue(*names_of(data))
         with suppress(FileNotFoundError):
-            os.remove(new)  # what an earlier attempt left
+            os.remove(new)  # an earlier attempt may have left it
         write_new(new, issued.key_pem + issued.chain_pem)
         if (was.st_uid, was.st_gid) != (os.geteuid(), os.getegid()):
             os.chown(new, was.st_uid, was.st_gid)
@@ -244,7 +253,7 @@ def _authority_in(directory: str) -> Authority:
 
 
 def opened(directory: str) -> SecureFiles | None:
-    """Return what `make` has left in the directory, None if it is not there."""
+    """Return the files that `make` has left in the directory, or None if there are none."""
     path = os.path.join(directory, "users")
     if not os.path.exists(path):
         return None
@@ -315,7 +324,7 @@ def _make_client(files: SecureFiles, user: str) -> None:
 
 
 def property_lines(properties: Mapping[str, str]) -> str:
-    """Return the text of a file of properties."""
+    """Return the text of a properties file."""
     return "".join(f"{name}={text}\n" for name, text in properties.items())
 
 
@@ -326,7 +335,7 @@ def _key(authority: Authority) -> str:
 
 
 def write_new(path: str, text: str, mode: int = PRIVATE) -> None:
-    """Write a file that is not there yet, with the directories above it."""
+    """Write a new file, and create the directories above it."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,7 @@
-"""TLS and logins of a local cluster (`ottla dev --secure`, `Cluster(secure=True)`): made once, kept in its directory."""
+"""TLS and logins of a local cluster (`ottla dev --secure`, `Cluster(secure=True)`).
+
+They are made once, and kept in its directory.
+"""
 
 from __future__ import annotations
 

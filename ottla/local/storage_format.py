@@ -1,4 +1,4 @@
-"""kafka-storage format: what a node's directories begin with.
+"""The work of `kafka-storage format`: the first files in a node's directories.
 
 every directory        meta.properties
 a controller's         bootstrap.checkpoint: the features of a new cluster, for the first leader
@@ -37,16 +37,16 @@ from ottla.storage.directories.log_dirs import MetaProperties, read_meta_propert
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files
 
-#: 3.5-IV2, the first that has UserScramCredentialRecord (KIP-900).
+#: This level is 3.5-IV2, the first one with UserScramCredentialRecord (KIP-900).
 SCRAM_METADATA_VERSION = metadata_version_level("3.5-IV2")
 
 
 class CannotFormat(Exception):
-    """No directory was formatted, for the reason in the text."""
+    """No directory was formatted. The text has the reason."""
 
 
 def directories_of(properties: Mapping[str, str]) -> list[str]:
-    """Return the directories, the metadata log's first."""
+    """Return the directories. The one of the metadata log comes first."""
     logs = properties.get("log.dirs") or properties.get("log.dir") or "/tmp/kafka-logs"
     metadata = properties.get("metadata.log.dir")
     names = [*([metadata] if metadata else []), *(part.strip() for part in logs.split(","))]
@@ -59,8 +59,8 @@ def format_directories(
     """Check everything first, then write to all directories or to none. Return lines about what was done, in Kafka's words.
 
     Raises:
-        CannotFormat: a check or a write failed; what was written is removed.
-        ConfigError: the properties are none of a node.
+        CannotFormat: a check or a write failed; what was written is removed. ConfigError: these are no valid properties of a
+        node.
         InconsistentLogDirectory: a directory belongs to another node, or to a newer version.
     """
     node_id = _node_id(properties, options)
@@ -86,7 +86,7 @@ def format_directories(
             write_bootstrap(files, directories[0], _feature_records(levels) + users, _now_ms())
             if voters is not None:
                 write_initial_voters(files, f"{directories[0]}/{DIRECTORY}", voters, _now_ms())
-        # Last: a directory is formatted once this file is there.
+        # This file is written last: it makes the directory a formatted one.
         for path in missing:
             identity = directory_id if path == directories[0] else new_directory_id(rng)
             write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
@@ -96,7 +96,7 @@ def format_directories(
 
 @contextmanager
 def _all_or_none(files: Files, directories: Sequence[str]) -> Iterator[None]:
-    """Remove what was written to the directories if not all of it could be: a full disk, or one that this user may not write to."""
+    """Remove what was written to the directories if one of them failed: a disk may be full, or this user may not write to it."""
     before = {path: set(files.list_dir(path)) if files.exists(path) else None for path in directories}
     try:
         yield
@@ -127,7 +127,7 @@ def _reason(cause: BaseException | str) -> str:
 
 
 def _kind(voters: VoterSet | None, node_id: int) -> str:
-    """Return Kafka's words for the directory of the metadata log."""
+    """Return Kafka's text about the directory of the metadata log."""
     if voters is None:
         return "metadata"
     return "dynamic metadata" if voters.get(node_id) is None else "dynamic metadata voter"
@@ -184,7 +184,7 @@ def _not_formatted(files: Files, directories: list[str], options: argparse.Names
 
 
 def _initial_voters(config: NodeConfig | None, options: argparse.Namespace, directory_id: bytes) -> VoterSet | None:
-    """Return None for a quorum of configured voters, and for a node that is added to one later."""
+    """Return None for a quorum of configured voters, and for a node that is added to a quorum later."""
     if options.no_initial_controllers:
         return None
     if not (options.standalone or options.initial_controllers):
@@ -211,7 +211,7 @@ def _initial_voters(config: NodeConfig | None, options: argparse.Namespace, dire
 
 
 def read_initial_controllers(text: str, listener: str) -> VoterSet:
-    """Read `id@host:port:directory-id`, separated by commas. The same list formats every one of them."""
+    """Read `id@host:port:directory-id`, separated by commas. All these voters are formatted with the same list."""
     voters: dict[int, Voter] = {}
     for entry in (part.strip() for part in text.split(",")):
         try:
@@ -233,7 +233,7 @@ def read_initial_controllers(text: str, listener: str) -> VoterSet:
 
 
 def feature_levels(release: str | None, features: list[str], advertised: Advertised = DEFAULT) -> dict[str, int]:
-    """Return the feature levels of a new cluster, changed by `name=level`; kraft.version follows from the voters."""
+    """Return the feature levels of a new cluster, changed by `name=level`. kraft.version follows from the kind of voters."""
     wanted = dict(_feature(text) for text in features)
     if release is not None and METADATA_VERSION in wanted:
         raise CannotFormat("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
@@ -271,7 +271,7 @@ def _feature(text: str) -> tuple[str, int]:
 
 
 def _check_kraft_version(config: NodeConfig | None, features: list[str]) -> None:
-    """Reject a kraft.version that the quorum cannot have: it follows from how the voters are known."""
+    """Reject a kraft.version that the quorum cannot have: it follows from how the voters are configured."""
     is_dynamic = config is not None and not config.voters
     for text in features:
         name, level = _feature(text)
@@ -290,7 +290,7 @@ def _check_kraft_version(config: NodeConfig | None, features: list[str]) -> None
 
 
 def _in_order(levels: Mapping[str, int]) -> list[str]:
-    """Return the features with a level, metadata.version first: it decides how the others are decoded."""
+    """Return the features that have a level. metadata.version comes first, because it decides how the others are decoded."""
     return [METADATA_VERSION, *sorted(name for name, level in levels.items() if level and name != METADATA_VERSION)]
 
 

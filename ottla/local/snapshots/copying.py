@@ -1,4 +1,4 @@
-"""How a log directory is copied: what is never written again is shared by hard links, everything else is copied.
+"""The copy of a log directory: files that are never written again are shared by hard links, everything else is copied.
 
     sealed segments with their indexes, producer    linked: no node writes to a file that has a second name
     snapshots, snapshots of the metadata            (ottla/storage/mapped_file.py)
@@ -6,15 +6,16 @@
     checkpoints, epochs, identity, quorum-state     copied
     locks, files that are about to be removed       left out
 
-A copy of a log that is written meanwhile is worth nothing by itself, but little is missing in it. So all is copied once before
-the fence (`Copies`), and inside it only what has changed since. Two facts say what that is. A file that is linked is the one of its name
-as long as the name has the same inode: no other file gets that number while the link is there. (A directory's time says less: two
-changes within one tick of the kernel's clock have one time.) And a log that has the same batch at the same place has the same batches before it: a batch
-has its leader's epoch, and a leader never writes two batches at one offset. What a node is writing at the moment of a copy may
-be in it in parts: before the fence only batches count whose CRC is right, and never the last one, whose header may be to come.
+A copy of a log that is written meanwhile is not valid by itself, but little is missing in it. So everything is copied once
+before the fence (`Copies`), and inside the fence only what has changed since then. Two facts show what has changed. A file that
+is linked is the one of its name as long as the name has the same inode: no other file gets that number while the link is there.
+(A directory's time says less: two changes within one tick of the kernel's clock have one time.) And if two logs have the same
+batch at the same offset, they have the same batches before it: a batch has its leader's epoch, and a leader never writes two
+batches at one offset. A batch that a node is writing at the moment of a copy may be partial in the copy. So before the fence
+only batches with a valid CRC count, and never the last one, whose header may not be written yet.
 
-A node that truncates writes to what was a sealed segment. It may have looked at the number of names before the link was made, and write
-after the fence. So nothing of a log in which `TRUNCATION` says that one is under way is linked.
+A node that truncates writes to what was a sealed segment. It may have checked the number of names before the link was made, and
+write after the fence. So no file is linked of a log whose `TRUNCATION` says that a truncation is under way.
 """
 
 from __future__ import annotations
@@ -47,23 +48,23 @@ from ottla.storage.log.partition_dir import TRUNCATION
 
 #: A file of a segment, by its base offset and kind.
 SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
-#: Files that get their name when they are complete, and never change: snapshots of producers and of the metadata.
+#: These files get their names when they are complete, and never change: snapshots of producers and of the metadata.
 FINAL = re.compile(r"\d{20}\.snapshot|\d{20}-\d{10}\.checkpoint")
 LEFT_OUT = re.compile(r"\.lock|.*(\.deleted|\.cleaned|\.tmp|\.part|-delete)")
 LOG = ".log"
 PIECE_BYTES = 32 << 20
-#: The size of the reads in a walk through all headers of a file.
+#: A walk through all headers of a file reads this many bytes at a time.
 WALK_BYTES = 8 << 20
 INDEX_ENTRY = struct.Struct(">II")
-#: The last entries of an index may be those of the last batch.
+#: The last entries of an index may point to the last batch.
 ENTRIES_BACK = 8
-#: The beginning of a batch: base offset, and how many bytes follow these twelve.
+#: The beginning of a batch: its base offset, and the number of bytes after these twelve.
 BATCH_START = struct.Struct(">qi")
-#: Errors of `link` and `copy_file_range` that mean that this file system, or these two, cannot.
+#: Errors of `link` and `copy_file_range` which mean that this file system, or this pair of file systems, does not support them.
 CANNOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
 
 
-#: Flags of sync_file_range: write the pages that are dirty; wait for all that are being written.
+#: Flags of sync_file_range: begin to write the dirty pages; wait for the pages that are being written.
 BEGIN_WRITING, WAIT_UNTIL_WRITTEN = 2, 1 | 4
 if sys.platform == "linux":
     _sync_file_range = ctypes.CDLL(None, use_errno=True).sync_file_range
@@ -71,7 +72,7 @@ if sys.platform == "linux":
 
 
 class CopyState(NamedTuple):
-    """The attributes of a file that show whether it has changed since it was copied."""
+    """The attributes of a file that show whether it has changed since its copy."""
 
     inode: int
     size: int
@@ -87,7 +88,7 @@ UNKNOWN = CopyState(-1, -1, -1)
 
 
 class CopiedEnd(NamedTuple):
-    """Where the batches of a segment end, and where the last of them begins."""
+    """The end of a segment's batches, and the beginning of the last batch."""
 
     end: int
     last: int
@@ -98,17 +99,17 @@ NOTHING = CopiedEnd(0, 0)
 
 @dataclass(slots=True)
 class Copied:
-    """The contents of the copy of a log."""
+    """The state of the copy of a log."""
 
-    #: The inodes of the log's files by name; none if the next call has to look at all files.
+    #: The inodes of the log's files by name. It is empty if the next call has to check all files.
     inodes: dict[str, int] = field(default_factory=dict)
-    #: The active segment: its name, its file, and up to where it was copied.
+    #: The active segment: its name, its inode, and the end of what was copied.
     active: str = ""
     inode: int = 0
     end: CopiedEnd = NOTHING
-    #: Files that grow in place, and those that cannot be linked.
+    #: Files that grow in place, or that cannot be linked.
     growing: dict[str, CopyState] = field(default_factory=dict)
-    #: Small files that are replaced as a whole. Their inode proves nothing, because the file system gives it to a later file.
+    #: Small files that are replaced as a whole. Their inode proves nothing: a later file may get it.
     replaced: list[str] = field(default_factory=list)
 
 
@@ -117,16 +118,16 @@ class Copies:
     """The copies of a log directory's logs, by name."""
 
     of: dict[str, Copied] = field(default_factory=dict)
-    #: What the last call has copied of active segments.
+    #: The bytes of active segments that the last call has copied.
     bytes: int = 0
 
     def bring(self, source: str, target: str, *, fenced: bool) -> None:
-        """Make `target` what `source` is, from what it was at the last call.
+        """Make `target` equal to `source`, beginning with the copy of the last call.
 
         Unless `fenced`, nodes may run, so that the copy is not of one moment, and logs may vanish meanwhile.
 
         Raises:
-            OSError: of a full disk, or one that fails. `target` is then worth nothing.
+            OSError: the disk is full, or fails. `target` is not valid then.
         """
         os.makedirs(target, exist_ok=True)
         self.bytes = 0
@@ -140,7 +141,7 @@ class Copies:
             except FileNotFoundError:
                 if fenced:
                     raise
-                self.of.setdefault(name, Copied())  # for the next call, which begins again or removes it
+                self.of.setdefault(name, Copied())  # the next call begins again, or removes it
         if fenced:
             for name in os.listdir(source):
                 path = os.path.join(source, name)
@@ -148,7 +149,7 @@ class Copies:
                     copy_file(path, os.path.join(target, name))
 
     def bring_log(self, name: str, source: str, target: str, *, fenced: bool) -> None:
-        """Make the directory of a log what `source` is."""
+        """Make the copy of a log's directory equal to `source`."""
         copied = self.of.get(name)
         inodes = _inodes(source)
         if copied is None or copied.inodes != inodes:
@@ -165,7 +166,7 @@ class Copies:
             self._extend(copied, os.path.join(source, copied.active), os.path.join(target, copied.active), fenced)
 
     def _extend(self, copied: Copied, source: str, target: str, fenced: bool) -> None:
-        """Copy the batches of the active segment that the copy lacks: all of them, if its last one is no longer at its place."""
+        """Copy the batches of the active segment that the copy lacks, or all if the copy's last batch is no longer in place."""
         now = os.stat(source)
         if copied.inode != now.st_ino or not _same_batch(source, target, copied.end):
             copied.inode, copied.end = now.st_ino, NOTHING
@@ -197,7 +198,7 @@ def copy_log(source: str, target: str) -> None:
 
 
 def _other_files(source: str, target: str, copied: Copied, inodes: dict[str, int]) -> Copied:
-    """Make `target` have the files that `source` has, but for what the active segment contains. Links that are right stay."""
+    """Make `target` have the files of `source`, except the content of the active segment. Links that are right stay."""
     with suppress(FileExistsError):
         os.mkdir(target)
     base = _active_base(inodes)
@@ -227,7 +228,7 @@ def _other_files(source: str, target: str, copied: Copied, inodes: dict[str, int
             if not link_file(path, copy):
                 copied.growing[name] = was
             elif os.stat(copy).st_ino != inodes[name]:
-                copied.inodes.clear()  # another file took the name meanwhile
+                copied.inodes.clear()  # another file got the name meanwhile
     if is_truncated:
         copied.inodes.clear()
     for name in there - kept:
@@ -258,7 +259,7 @@ def _same_batch(source: str, target: str, end: CopiedEnd) -> bool:
 
 
 def link_file(source: str, target: str) -> bool:
-    """Give the file a second name, or copy it where the file system has none; return whether it is a second name."""
+    """Link the file, or copy it if the file system does not support links. Return whether it was linked."""
     try:
         os.link(source, target)
         return True
@@ -272,13 +273,13 @@ def link_file(source: str, target: str) -> bool:
 def copy_file(source: str, target: str) -> None:
     was = os.stat(source)
     with suppress(FileNotFoundError):
-        os.unlink(target)  # it may have another name
+        os.unlink(target)  # it may be a link, which must not be written through
     copy_range(source, target, 0, was.st_size)
     os.chmod(target, was.st_mode & 0o7777)
 
 
 def _write_back(descriptor: int, position: int, count: int) -> None:
-    """Begin to write these bytes to the disk, and wait for those of the piece before. It is advice: nothing is durable by it."""
+    """Begin to write these bytes to the disk, and wait for the chunk before. It is only advice: it makes nothing durable."""
     if sys.platform == "linux":
         _sync_file_range(descriptor, position, count, BEGIN_WRITING)
         if (before := max(0, position - PIECE_BYTES)) < position:
@@ -288,7 +289,7 @@ def _write_back(descriptor: int, position: int, count: int) -> None:
 def copy_range(source: str, target: str, begin: int, end: int, *, gently: bool = False) -> None:
     """Let bytes [begin, end) of `target` be those of `source`, share blocks where the file system can, and keep the time of the last change.
 
-    `gently`: the disk is never behind by more than a piece, so that the kernel does not let the nodes' writes wait for it.
+    With `gently` the disk is never behind by more than a chunk, so that the kernel does not make the nodes' writes wait for it.
     """
     old = os.open(source, os.O_RDONLY)
     try:
@@ -324,7 +325,7 @@ def copy_range(source: str, target: str, begin: int, end: int, *, gently: bool =
 
 
 def end_of_batches(path: str, start: CopiedEnd) -> CopiedEnd:
-    """Return where the last whole batch ends, of those that follow each other from `start` on."""
+    """Return the end of the last complete batch in the row of batches from `start` on."""
     position, last = start
     with open(path, "rb", buffering=WALK_BYTES if position == 0 else 64 << 10) as file:
         size = os.fstat(file.fileno()).st_size
@@ -340,7 +341,7 @@ def end_of_batches(path: str, start: CopiedEnd) -> CopiedEnd:
 
 
 def end_of_settled(path: str, start: CopiedEnd) -> CopiedEnd:
-    """Return where the batches of a copy end of which no node was writing any byte when it was made; NOTHING if that is not known."""
+    """Return the end of those batches of a copy that no node was writing when it was made; NOTHING if that is not known."""
     if not os.path.getsize(path):
         return NOTHING
     starts = [start.last] if start.last < start.end else []
@@ -358,7 +359,7 @@ def end_of_settled(path: str, start: CopiedEnd) -> CopiedEnd:
 
 
 def _follows(header: Header, before: Header) -> bool:
-    """Return whether offset and epoch follow those before: the CRC covers neither, because a leader sets them last."""
+    """Return whether offset and epoch follow the batch before. The CRC covers neither, because a leader sets them last."""
     return (
         header[BASE_OFFSET] > before[BASE_OFFSET] + before[LAST_OFFSET_DELTA]
         and header[PARTITION_LEADER_EPOCH] >= before[PARTITION_LEADER_EPOCH]
@@ -366,7 +367,7 @@ def _follows(header: Header, before: Header) -> bool:
 
 
 def indexed_position(log_path: str, size: int) -> int:
-    """Return the start of a batch not far from the end of an active segment, by its index; 0 if that says nothing."""
+    """Return by the index the start of a batch near the end of an active segment; 0 if the index has none."""
     base = int(os.path.basename(log_path)[:20])
     try:
         with open(log_path.removesuffix(LOG) + ".index", "rb") as index:
@@ -376,7 +377,7 @@ def indexed_position(log_path: str, size: int) -> int:
             header = HEADER.unpack(os.pread(log.fileno(), HEADER_BYTES, position))
     except (OSError, struct.error):
         return 0
-    # The file may still have entries of batches that were truncated.
+    # The index may still have entries of truncated batches.
     return position if position < size and header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] == base + relative else 0
 
 
@@ -387,7 +388,7 @@ def _folders(directory: str) -> Iterator[str]:
 
 
 def _active_base(names: Iterable[str]) -> str:
-    """Return the base offset of the last segment, as in its name; empty if there is none."""
+    """Return the base offset of the last segment, as in its file name; it is empty if there is no segment."""
     found = (SEGMENT_FILE.fullmatch(name) for name in names)
     return max((each[1] for each in found if each and each[2] == "log"), default="")
 

@@ -1,14 +1,14 @@
-"""Where a log ended at a time, by what its batches say: a rule without state, and without files.
+"""The offset at which a log ended at a given time, from its batches: a rule without state, and without files.
 
-Records have the times of their clients, which may be anything; what the cluster itself has written has its time of writing.
-So the cluster's facts draw the bounds, and the clients' times decide only between them:
+Records have timestamps from their clients, which may be anything; what the cluster itself has written has the time of writing.
+So the cluster's facts set the bounds, and the clients' timestamps decide only between them:
 
-    at the latest    the first marker, or batch with LogAppendTime, or record of a coordinator, of after the time; the first
+    at the latest    the first marker, or batch with LogAppendTime, or record of a coordinator, from after the time; the first
                      batch of a leader's epoch, or of a producer id, that the metadata did not have yet; the first batch of a
-                     transaction that its coordinator did not know yet: also if it knew the one before of the same producer
-    at the earliest  behind the last marker, or batch with LogAppendTime, of up to the time; behind each offset that a group
-                     had committed; behind what a transaction wrote whose end was decided
-    between them     the first batch with a record of after the time
+                     transaction that its coordinator did not know yet: also if it knew the producer's transaction before it
+    at the earliest  behind the last marker, or batch with LogAppendTime, from up to the time; behind each offset that a group
+                     had committed; behind the batches of a transaction whose end was decided
+    between them     the first batch with a record from after the time
 """
 
 from __future__ import annotations
@@ -36,48 +36,49 @@ class Known(NamedTuple):
     """The knowledge of the rest of the cluster about a partition, at the time of the cut."""
 
     time_ms: int
-    #: The leader's epoch in the metadata.
+    #: The leader epoch in the metadata.
     leader_epoch: int
     #: The first producer id that was not allocated yet.
     producer_ids_end: int
-    #: A coordinator writes the partition.
+    #: Whether a coordinator writes the partition.
     is_internal: bool
     #: The highest offset that a group had committed.
     committed: int = 0
-    #: Producers with a transaction here that its coordinator knew, and had not ended.
+    #: Producers with an open transaction here that its coordinator knew.
     open: frozenset[int] = frozenset()
-    #: The transactions whose end was decided, commit or abort, and the time of the decision.
+    #: The time of the decision to commit or abort, by the producer id of the transaction.
     prepared: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass
 class _Open:
-    """The transactions of a log up to a batch."""
+    """The open transactions of a log, up to a batch."""
 
     known: Known
-    #: The first offset of each that is open, by producer id.
+    #: The first offset of each open transaction, by producer id.
     first: dict[int, int] = field(default_factory=dict)
-    #: Producers of which the decided transaction has its marker: what follows is of another one, which the coordinator did not know.
+    #: Producers whose decided transaction has its marker. Their further batches belong to another transaction, which the
+    #: coordinator did not know.
     ended: set[int] = field(default_factory=set)
 
     def note(self, header: Header) -> None:
         producer = header[PRODUCER_ID]
         if header[ATTRIBUTES] & CONTROL_BIT:
             self.first.pop(producer, None)
-            # A marker of the transaction before is older than the decision about this one.
+            # A marker older than the decision belongs to the transaction before.
             if header[MAX_TIMESTAMP] >= self.known.prepared.get(producer, header[MAX_TIMESTAMP] + 1):
                 self.ended.add(producer)
         elif header[ATTRIBUTES] & TRANSACTIONAL_BIT:
             self.first.setdefault(producer, header[BASE_OFFSET])
 
     def unknown(self) -> list[int]:
-        """Return where transactions begin that the coordinator did not know."""
+        """Return the offsets at which transactions begin that the coordinator did not know."""
         return [
             first for producer, first in self.first.items() if producer not in self.known.open or producer in self.ended
         ]
 
     def is_decided(self, header: Header) -> bool:
-        """Return whether the batch is of a transaction whose end was decided."""
+        """Return whether the batch belongs to a transaction whose end was decided."""
         producer = header[PRODUCER_ID]
         return bool(
             header[ATTRIBUTES] & TRANSACTIONAL_BIT
@@ -89,12 +90,12 @@ class _Open:
 
 class _Cut(NamedTuple):
     offset: int
-    #: The offsets at which transactions begin that are open there, and that their coordinator did not know.
+    #: The offsets at which open transactions begin that their coordinator did not know.
     unknown: list[int]
 
 
 def end_at(batches: Callable[[], Iterable[Header]], known: Known) -> int:
-    """Return the offset at which the log ended; `batches` returns the headers of all of its batches in order."""
+    """Return the offset at which the log ended. `batches` returns the headers of all of its batches in order."""
     end = _by_times(batches(), known)
     while end.unknown:
         end = _before(batches(), min(end.unknown), known)

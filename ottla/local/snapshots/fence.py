@@ -1,7 +1,7 @@
 """The fence: for some milliseconds no process of the cluster runs, so that all their files are of one moment.
 
 The processes are stopped by SIGSTOP, found by the locks that they hold on their log directories. Another process, the guard,
-lets them run again if this one dies, or takes longer than `LIMIT_S`: no accident of a snapshot leaves a cluster standing.
+lets them run again if this one dies, or takes longer than `LIMIT_S`: no failure of a snapshot leaves a cluster stopped.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
 from ottla.storage.files import OsFiles
 
-#: After 3 s no broker was fenced, and after 4 s one was: its heartbeat was due meanwhile.
+#: In a test no broker was fenced after 3 s, but one was after 4 s, because its heartbeat was overdue.
 LIMIT_S = 2.5
-#: A thread in a system call stops at its end; one that waits for a disk that hangs does not.
+#: A thread in a system call stops at the call's end. A thread that waits for a disk that hangs does not stop.
 STOPPED_WITHIN_S = 1.0
 POLL_S = 0.0002
 #: The fields of `struct flock` on Linux with 64 bits: type, whence, start, length, process.
 FLOCK = struct.Struct("hhqqi")
-#: A process that only Linux would name.
+#: The process id of a lock's holder on systems other than Linux, which do not name it.
 UNKNOWN = -1
 STOPPED = frozenset("TtZX")
 
-#: What the guard runs: it must not depend on anything of this process, and imports nothing that is slow. It says when it begins to
-#: wait, and that it has waited for too long before it lets anything run.
+#: The program of the guard. It must not depend on this process, and imports only fast modules.
+#: It reports when it begins to wait. If it has waited for too long, it reports that before it lets the processes run.
 GUARD = """
 import os, select, signal, sys
 os.write(1, b".")
@@ -52,22 +52,22 @@ sys.exit(late)
 
 
 class NotFenced(Failure):
-    """The nodes did not stand still for as long as it took: the machine is busy, or the disk is."""
+    """The nodes could not be stopped for long enough: the machine or the disk is too busy."""
 
 
 @dataclass(slots=True)
 class Fence:
-    """The processes that stand still, and how long they did."""
+    """The stopped processes, and how long they were stopped."""
 
     pids: list[int]
     seconds: float = 0.0
 
 
 def lock_holder(directory: str) -> int | None:
-    """Return the process that holds the lock of a log directory, None if none does.
+    """Return the process that holds the lock of a log directory, or None.
 
     Raises:
-        Failure: it is not one that this process can see.
+        Failure: this process cannot see the holder.
     """
     path = os.path.join(directory, LOCK)
     if sys.platform != "linux":
@@ -108,10 +108,10 @@ def holders(directories: Iterable[str]) -> list[int]:
 
 @contextmanager
 def fence(directories: Sequence[str]) -> Iterator[Fence]:
-    """No process of these log directories runs inside. Those that were stopped before stay so afterwards.
+    """Stop the processes of these log directories inside the block. Those that were stopped before stay so afterwards.
 
     Raises:
-        NotFenced: they did not stop in time, or were let go by the guard before the end: what was read inside is worth nothing.
+        NotFenced: they did not stop in time, or the guard let them run before the end: what was read inside is not valid.
         Failure: they cannot be stopped.
     """
     if directories and sys.platform != "linux":
@@ -157,7 +157,7 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        pass  # it has ended, and so stands still
+        pass  # an ended process writes nothing either
     except PermissionError:
         raise Failure(
             f"process {pid} of another user cannot be stopped for the moment of the snapshot", "run this as that user"
@@ -169,7 +169,8 @@ def _wait_until_all_stand(pids: Iterable[int], guard: subprocess.Popen[bytes]) -
     waiting = list(pids)
     while True:
         waiting = [pid for pid in waiting if not _stands(pid)]
-        # On a machine that stood still meanwhile, the guard may have let them go before they were stopped: it would not do so again.
+        # If the machine itself was paused meanwhile, the guard may have let the processes run before they were stopped. It
+        # would not do so again.
         if _has_spoken(guard):
             raise _let_go()
         if not waiting:
@@ -189,7 +190,7 @@ def _has_spoken(guard: subprocess.Popen[bytes]) -> bool:
 
 
 def _stands(pid: int) -> bool:
-    """Return whether all threads of the process are stopped, or it has ended."""
+    """Return whether all threads of the process are stopped, or the process has ended."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except FileNotFoundError:

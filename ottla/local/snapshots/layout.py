@@ -1,10 +1,9 @@
-"""Where the snapshots of a local cluster lie, and what is written about each (`About`).
+"""The paths of a local cluster's snapshots, and the description of each (`About`).
 
-DIR/cluster.properties, DIR/node-1/data, ...      the cluster (`ottla dev --dir DIR`)
-DIR/snapshots/NAME/node-1/data, ...               the log directory of each node
-DIR/snapshots/NAME/contents                       a line for each file: its size and its path
-DIR/snapshots/NAME/snapshot.json                  written last: a snapshot without it is not one
-DIR/snapshots/.NAME.part                          being made, or left by a process that was killed
+DIR/cluster.properties, DIR/node-1/data, ...      the cluster (`ottla dev --dir DIR`) DIR/snapshots/NAME/node-1/data, ... the
+log directory of each node DIR/snapshots/NAME/contents a line for each file: its size and its path
+DIR/snapshots/NAME/snapshot.json written last: a snapshot without it is not one DIR/snapshots/.NAME.part a snapshot that is
+being made, or was left by a killed process
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The contents of the file that describes a snapshot. Sizes are bytes; `fence_ms` is how long no node ran."""
+    """The contents of the file that describes a snapshot. Sizes are in bytes. `fence_ms` is how long the nodes were stopped."""
 
     name: str
     directory: str
@@ -65,7 +64,7 @@ def part_of(directory: str, name: str) -> str:
 
 
 def parts(directory: str) -> list[str]:
-    """Return the paths of what is being made, or was left."""
+    """Return the paths of incomplete snapshots."""
     folder = os.path.join(directory, FOLDER)
     return [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(".") and name.endswith(PART)]
 
@@ -79,11 +78,10 @@ def names(directory: str) -> list[str]:
 
 
 def read(path: str) -> About:
-    """Return what a snapshot says about itself.
+    """Return the description of a snapshot.
 
     Raises:
-        DamagedSnapshot: it is damaged.
-        Failure: there is none, or a newer version of Ottla has made it.
+        DamagedSnapshot: the description is damaged. Failure: there is none, or a newer version of Ottla has made the snapshot.
     """
     file = os.path.join(path, ABOUT)
     try:
@@ -117,7 +115,7 @@ def finish(
     fence_s: float,
     addresses: dict[str, list[str]],
 ) -> About:
-    """Make the snapshot a complete one, once everything else in it is on the disk."""
+    """Make the snapshot complete, once everything else in it is on the disk."""
     found = [(file, os.stat(os.path.join(path, file))) for file in sorted(_files(path))]
     shared = [stat.st_size for _, stat in found if stat.st_nlink > 1]
     own = [stat.st_size for _, stat in found if stat.st_nlink == 1]
@@ -144,7 +142,7 @@ def _write(path: str, text: str) -> None:
 
 
 def check_contents(path: str) -> None:
-    """Raise Failure unless each file of the snapshot is there, in its size."""
+    """Raise Failure unless each file of the snapshot exists with its size."""
     try:
         with open(os.path.join(path, CONTENTS), encoding="utf-8") as contents:
             wanted = {name: int(size) for size, _, name in (line.rstrip("\n").partition(" ") for line in contents)}
@@ -161,14 +159,14 @@ def check_contents(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a snapshot. One that is removed halfway is none: what it says about itself goes first."""
+    """Remove a snapshot. Its description goes first, so that a half-removed snapshot does not count as one."""
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(path, ABOUT))
     shutil.rmtree(path)
 
 
 def _files(path: str) -> Iterator[str]:
-    """Return the paths in a snapshot of all that was copied or linked."""
+    """Return the paths in a snapshot of all files that were copied or linked."""
     for folder, _, found in os.walk(path):
         for name in found:
             relative = os.path.relpath(os.path.join(folder, name), path)

@@ -1,8 +1,8 @@
-"""A directory of a cluster from a snapshot: of a fork, or of the cluster itself as it was.
+"""A directory of a cluster, made from a snapshot: that of a fork, or that of the cluster itself as it was.
 
-A fork has another cluster id, so that neither its nodes nor those of the cluster it comes from can join the other by a wrong
-address or a copied file: the nodes of a quorum refuse another cluster's (INCONSISTENT_CLUSTER_ID). It shares the files of the
-snapshot that are never written again (copying.py), so that it is made in a moment and grows only by what is written to it.
+A fork has another cluster id. So its nodes cannot join the original cluster by a wrong address or a copied file, nor the other
+way round: the nodes of a quorum reject those of another cluster (INCONSISTENT_CLUSTER_ID). It shares the files of the snapshot
+that are never written again (copying.py), so that it is made in a moment and grows only by what is written to it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FORMER = ".former"
 
 
 def checked(path: str) -> About:
-    """Return what a snapshot says about itself, if all of it is there.
+    """Return the description of a snapshot, if the snapshot is complete.
 
     Raises:
-        Failure: it does not exist, or is damaged.
+        Failure: the snapshot does not exist, or is damaged.
     """
     about = layout.read(path)
     layout.check_contents(path)
@@ -44,10 +44,10 @@ def checked(path: str) -> About:
 
 
 def place_fork(path: str, directory: str) -> KeptCluster:
-    """Make the directory of a fork, which must be empty or not there.
+    """Make the directory of a fork. It must be empty or not exist.
 
     Raises:
-        Failure: the snapshot or the directory cannot be used. Nothing is left of the fork.
+        Failure: the snapshot or the directory cannot be used. Then nothing of the fork is left.
     """
     about = checked(path)
     if os.path.isdir(directory) and os.listdir(directory):
@@ -75,10 +75,12 @@ def place_fork(path: str, directory: str) -> KeptCluster:
 
 
 def restore(directory: str, name: str) -> About:
-    """Restore a stopped cluster to the state of a snapshot. What it has now is removed once the snapshot's data is in its place.
+    """Restore a stopped cluster to the state of a snapshot.
+
+    Its present data is removed once the snapshot's data is in its place.
 
     Raises:
-        Failure: nothing was changed; or, of a disk that fails halfway, the same call goes on.
+        Failure: nothing was changed. If the disk failed halfway, the same call continues.
     """
     kept = local_directory.read(directory) or cluster_at(directory)
     about = checked(layout.path_of(directory, name))
@@ -106,7 +108,7 @@ def restore(directory: str, name: str) -> About:
 
 @contextmanager
 def at_rest(directories: Sequence[str]) -> Iterator[None]:
-    """No process uses these log directories, and none can be started on them meanwhile.
+    """Hold the locks of these log directories, so that no process can use them inside the block.
 
     Raises:
         Failure: one of them is in use.
@@ -130,7 +132,10 @@ def _copy_nodes(source: str, target: str, nodes: int) -> None:
 
 
 def exchange(directory: str, fresh: str, nodes: int, remedy: str) -> None:
-    """Put the new data into the place of the old: each node's by two renames. If that is interrupted no node starts, and `remedy` is said."""
+    """Put the new data in place of the old, by two renames for each node.
+
+    If this is interrupted, no node starts, and `remedy` is printed.
+    """
     with open(os.path.join(directory, local_directory.RESTORING), "w", encoding="utf-8") as file:
         file.write(remedy)
     places, copies = data_directories(directory, nodes), data_directories(fresh, nodes)
@@ -146,7 +151,7 @@ def exchange(directory: str, fresh: str, nodes: int, remedy: str) -> None:
 
 
 def _change_cluster(data: str, cluster_id: str) -> None:
-    """Write the identity of the fork's node. It is not synced: a fork that a power loss spoils is made again."""
+    """Write the identity of the fork's node. It is not synced: if a power loss damages a fork, it is made again."""
     path = os.path.join(data, local_directory.META_PROPERTIES)
     with open(path, encoding="ascii") as file:
         lines = [f"cluster.id={cluster_id}\n" if line.startswith("cluster.id=") else line for line in file]
@@ -155,7 +160,7 @@ def _change_cluster(data: str, cluster_id: str) -> None:
 
 
 def _copy_secure(source: str, cluster: str, target: str) -> None:
-    """Copy keys and logins. Files that name others of the cluster's directory name those of the copy."""
+    """Copy keys and logins. Files that name other files of the cluster's directory get the paths in the copy."""
     old, new = os.path.join(source, SECURE), os.path.join(target, SECURE)
     if not os.path.isdir(old):
         return

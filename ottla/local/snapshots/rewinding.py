@@ -1,7 +1,8 @@
-"""A fork becomes what it was at a time: metadata first, then what the coordinators knew, then the records (cutting.py).
+"""A fork is set back to a time: first the metadata, then what the coordinators knew, then the records (cutting.py).
 
-It is built beside the fork, of links to its files, and takes its place when it is complete: until then nothing is changed. All
-replicas of a partition become copies of the one that has most, so that it does not matter which of them leads, or was moved.
+The new state is built beside the fork, from links to its files, and replaces the fork when it is complete. Until then nothing
+is changed. All replicas of a partition become copies of the one with the most records, so that it does not matter which of them
+leads, or was moved.
 """
 
 from __future__ import annotations
@@ -56,26 +57,26 @@ DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 @dataclass(slots=True)
 class Rewound:
-    """The result of rewinding a fork: what it has now, and what could not be brought back."""
+    """The result of rewinding a fork: its present state, and what could not be restored."""
 
     to_ms: int
     removed_records: int = 0
-    #: Topics that were created later, and are gone.
+    #: Topics that were created later: they are removed.
     removed_topics: list[str] = field(default_factory=list)
-    #: Topics that were deleted later, and are empty.
+    #: Topics that were deleted later: they are empty.
     empty_topics: list[str] = field(default_factory=list)
-    #: Partitions that were compacted later: of a key that has a later record, the one of the time may be missing.
+    #: Partitions that were compacted later. If a key has a later record, its record of that time may be missing.
     compacted: list[str] = field(default_factory=list)
     #: The addresses of the nodes at the time.
     addresses: dict[str, list[str]] = field(default_factory=dict)
 
 
 def rewind_fork(directory: str, to_ms: int, dry_run: bool = False) -> Rewound:
-    """Restore a stopped fork to its state at a time. With `dry_run` that is built, and dropped.
+    """Restore a stopped fork to its state at a time. With `dry_run` the new state is built, and dropped.
 
     Raises:
-        Failure: it is no fork, it runs, the time is out of what it has, or the disk failed. The fork is as before, or must be
-            made again if it failed at the very end.
+        Failure: it is no fork, it runs, the time is outside of its data, or the disk failed. The fork is as before, or must be
+            made again if the disk failed at the very end.
     """
     kept = cluster_at(directory)
     if not os.path.isfile(os.path.join(directory, ORIGIN)):
@@ -149,7 +150,7 @@ def _build(sources: list[str], fresh: str, kept: KeptCluster, to_ms: int) -> Rew
         copy_file(os.path.join(source, META_PROPERTIES), os.path.join(target, META_PROPERTIES))
         _place_metadata(scratch, os.path.join(source, DIRECTORY), os.path.join(target, DIRECTORY))
         write_offsets(OsFiles(), os.path.join(target, LOG_START), starts[node])
-        # All replicas are alike, so that all of each log is committed.
+        # All replicas are equal, so the whole log is committed.
         write_offsets(OsFiles(), os.path.join(target, REPLICATION), ends)
         write_clean_mark(OsFiles(), target, -1)
         sealed = seal(target, kept.cluster_id, node, to_ms, ends)
@@ -163,7 +164,10 @@ def _build(sources: list[str], fresh: str, kept: KeptCluster, to_ms: int) -> Rew
 
 
 def _cut_metadata(sources: list[str], scratch: str, to_ms: int) -> tuple[MetadataImage, MetadataImage]:
-    """Make a metadata log that ends at the time, of the replica that has most; return what it says, and what it said until now."""
+    """Make a metadata log that ends at the time, from the replica with the most records.
+
+    Return the metadata at its end, and the metadata until now.
+    """
     best: tuple[tuple[int, int], str] | None = None
     for number, source in enumerate(sources):
         place = os.path.join(scratch, str(number))
@@ -212,7 +216,7 @@ def _opened(source: str, place: str) -> MetadataLog:
 
 
 def _place_metadata(scratch: str, own: str, target: str) -> None:
-    """Give a node the metadata; its votes are its own, so that it does not vote twice in an epoch."""
+    """Give a node the metadata log. The node keeps its own vote, so that it does not vote twice in an epoch."""
     copy_log(os.path.join(scratch, DIRECTORY), target)
     votes = os.path.join(own, ELECTION)
     if os.path.exists(votes):
@@ -229,7 +233,7 @@ def _nodes_of(image: MetadataImage, partition: Partition) -> tuple[int, ...]:
 
 
 def _best_replicas(sources: list[str], image: MetadataImage) -> dict[Partition, StoredLog]:
-    """Return, for each partition that existed at the time, the replica that has most."""
+    """Return the replica with the most records, for each partition that existed at the time."""
     found: dict[Partition, StoredLog] = {}
     for node, data in enumerate(sources, 1):
         for partition, log in stored_logs(node, data):
@@ -242,7 +246,7 @@ def _best_replicas(sources: list[str], image: MetadataImage) -> dict[Partition, 
 
 
 def _ends(replicas: Mapping[Partition, StoredLog], image: MetadataImage, to_ms: int) -> dict[Partition, int]:
-    """Return where each log ended. Logs of coordinators come first: what they knew is evidence for the others."""
+    """Return the offset at which each log ended. Logs of coordinators come first: their records are evidence for the others."""
     ends: dict[Partition, int] = {}
     open_: dict[Partition, set[int]] = defaultdict(set)
     prepared: dict[Partition, dict[int, int]] = defaultdict(dict)
@@ -308,7 +312,7 @@ def _note_offsets(path: str, end: int, image: MetadataImage, committed: dict[Par
 
 
 def _note_shares(path: str, end: int, image: MetadataImage, committed: dict[Partition, int]) -> None:
-    """Note up to where share groups have acknowledged records."""
+    """Collect the offsets up to which share groups have acknowledged records."""
     for key, value in entries(path, end, SHARE_RECORDS):
         if isinstance(key, ShareSnapshotKey | ShareUpdateKey) and isinstance(
             value, ShareSnapshotValue | ShareUpdateValue

@@ -1,7 +1,7 @@
-"""The recovery of a snapshot: what a crash leaves is mended once, and not by each fork.
+"""The recovery of a snapshot: the traces of the crash are repaired once, and not in each fork.
 
-Each log is opened as a node opens it after a crash, gets a new active segment without records, and is closed as by an orderly
-stop. So a fork starts at once, and shares all segments with records: what it writes goes into the empty ones.
+Each log is opened as a node does it after a crash, gets a new active segment without records, and is closed as at an orderly
+stop. So a fork starts at once, and shares all segments with records: it writes to the empty ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile
 
-#: Segments must not be rolled by their size or age while they are recovered, and nothing expires here.
+#: During the recovery no segment must be rolled because of size or age, and nothing expires.
 CONFIG = LogConfig()
 NO_ENDS: Mapping[tuple[str, int], int] = {}
 
@@ -36,7 +36,7 @@ class Sealed(NamedTuple):
 
     #: The directories of partitions that cannot be opened.
     damaged: list[str]
-    #: The addresses of all nodes as the metadata has them (ottla/local/former_addresses.py).
+    #: The addresses of all nodes in the metadata (ottla/local/former_addresses.py).
     addresses: Known
 
 
@@ -45,9 +45,7 @@ def seal(
 ) -> Sealed:
     """Recover all logs of a log directory that no process uses.
 
-    Nothing is synced.
-
-    `ends` are offsets at which logs are to end; what they have behind them is removed.
+    Nothing is synced. `ends` are the offsets at which logs are to end; records behind them are removed.
 
     Raises:
         CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
@@ -73,7 +71,7 @@ def seal(
 
 
 def addresses_in(image: MetadataImage, voters: VoterSet) -> Known:
-    """Return where the brokers of the metadata can be reached, and the voters that are records in its log."""
+    """Return the addresses of brokers in the metadata, and those of voters in records of its log."""
     brokers = {
         str(broker.id): [f"{each.host}:{each.port}" for each in broker.endpoints.values()]
         for broker in image.cluster.brokers.values()
@@ -84,7 +82,10 @@ def addresses_in(image: MetadataImage, voters: VoterSet) -> Known:
 
 
 class UnsyncedFiles(OsFiles):
-    """Files that are not synced one by one:
+    """The file system for the recovery.
+
+    It does not sync files one by one: a snapshot counts only when all of it is on the disk, and 1,000 logs would need 10,000
+    syncs.
 
     a snapshot counts only when all of it is on the disk, and 1,000 logs would have 10,000 syncs.
     """
@@ -126,7 +127,7 @@ def open_metadata(files: Files, directory: str, meta: MetaProperties, now_ms: in
 
 
 def image_of(metadata: MetadataLog) -> MetadataImage:
-    """Return what all of the log says, committed or not: the newest snapshot, and the batches behind it."""
+    """Return the metadata in the whole log, committed or not: the newest snapshot and the batches behind it."""
     loader = MetadataLoader()
     snapshot = metadata.state.latest_snapshot
     if snapshot is not None:

@@ -1,4 +1,4 @@
-"""Logs of nodes that do not run, read from their files: nothing is changed, and no log is opened."""
+"""Logs of stopped nodes, which are read from their files. Nothing is changed, and no log is opened."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ Partition = tuple[str, int]
 
 
 class StoredLog(NamedTuple):
-    """One replica: where it lies, and what it has."""
+    """One replica: its path, and its contents."""
 
     node: int
     path: str
     topic_id: bytes
     end: int
-    #: (epoch, first offset), in order.
+    #: The leader epochs as (epoch, first offset), in order.
     epochs: tuple[tuple[int, int], ...]
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Epoch and end of its batches: of two replicas, the one with more has all that the other has, as in an election."""
+        """Epoch and end of its batches. As in an election, the replica with the larger pair has all that the other one has."""
         return (self.epochs[-1][0] if self.epochs else -1, self.end)
 
 
 def stored_logs(node: int, data: str) -> Iterator[tuple[Partition, StoredLog]]:
-    """Return the logs in a log directory, but for that of the metadata.
+    """Return the logs in a log directory, except the metadata log.
 
     Raises:
-        CorruptFile: of one of them it is not known whose it is.
+        CorruptFile: the partition of a log is not known.
     """
     files = OsFiles()
     for name in sorted(os.listdir(data)):
@@ -65,7 +65,7 @@ def headers(path: str) -> Iterator[Header]:
 
 
 def entries(path: str, end: int, types: RecordTypes) -> Iterator[tuple[object, object | None]]:
-    """Return key and value of the records of a coordinator below an offset; records of a newer version are left out."""
+    """Return the keys and values of a coordinator's records below an offset. Records of a newer version are left out."""
     for segment in _segments(path):
         for view, position in _batches(segment):
             batch = BatchView(view, position)
@@ -106,11 +106,11 @@ def _segments(path: str) -> list[str]:
 
 
 def _batches(segment: str) -> Iterator[tuple[memoryview, int]]:
-    """Return where each whole batch of a file begins."""
+    """Return the positions of all complete batches of a file."""
     if not os.path.getsize(segment):
         return
     with open(segment, "rb") as file:
-        view = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))  # gone with its last view
-    with suppress(KafkaError):  # what is behind the damage of a log is of no use to a fork either
+        view = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))  # unmapped with its last view
+    with suppress(KafkaError):  # a fork has no use for anything behind the damage of a log
         for position, _ in spans(view):
             yield view, position

@@ -1,4 +1,4 @@
-"""A snapshot of a local cluster is taken: copied ahead, copied inside the fence, recovered, and given its name last."""
+"""The steps of a snapshot: it is copied ahead, copied inside the fence, recovered, and at last gets its name."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ottla.storage.errors import (
 from ottla.storage.files import OsFiles
 
 DATA = "data"
-#: The folder of a local cluster with logins that has keys, certificates and passwords.
+#: The folder with keys, certificates and passwords, in a local cluster with logins.
 SECURE = "secure"
-#: What must stay free on the disk of a cluster that goes on: a full disk ends the writes of all its nodes.
+#: This much of the disk must stay free, because the cluster goes on: a full disk ends the writes of all its nodes.
 SPARE_BYTES = 256 << 20
 NOTHING_KEPT = "nothing was kept of the snapshot, and the cluster runs as before"
-#: Copies before the fence: as many as leave little to be copied inside it.
+#: The number of copies before the fence. It ends as soon as little is left to be copied inside the fence.
 PASSES_MAX, PASS_BYTES_MIN = 4, 8 << 20
 
 
@@ -42,10 +42,10 @@ def data_directories(directory: str, nodes: int) -> list[str]:
 
 
 def cluster_at(directory: str) -> KeptCluster:
-    """Return whose directory it is.
+    """Return the cluster of a directory.
 
     Raises:
-        Failure: it is not the directory of a local cluster that has been started.
+        Failure: no local cluster has been started in this directory.
     """
     if not os.path.isfile(os.path.join(directory, local_directory.FILE)):
         raise Failure(
@@ -60,7 +60,7 @@ def cluster_at(directory: str) -> KeptCluster:
 
 
 def check(directory: str, name: str) -> KeptCluster:
-    """Return whose snapshot it would be.
+    """Check that a snapshot of this name can be taken. Return the cluster.
 
     Raises:
         Failure: it cannot be taken.
@@ -79,10 +79,10 @@ def start_command(directory: str) -> str:
 
 
 def take(directory: str, name: str) -> tuple[About, list[str]]:
-    """Take a snapshot; return what it says about itself, and the partitions' directories in it that cannot be opened.
+    """Take a snapshot. Return its description, and the partitions' directories in it that cannot be opened.
 
     Raises:
-        Failure: the reason; nothing of it is left, and the cluster runs as before.
+        Failure: it says why. Nothing of the snapshot is left, and the cluster runs as before.
     """
     kept = check(directory, name)
     folder = os.path.join(directory, layout.FOLDER)
@@ -92,7 +92,8 @@ def take(directory: str, name: str) -> tuple[About, list[str]]:
     except LogDirectoryLocked:
         raise Failure(f"another snapshot of {directory} is being taken", "try again when it is complete") from None
     try:
-        for left in layout.parts(directory):  # of processes that were killed: who takes one holds the lock
+        # of killed processes: only the holder of the lock takes a snapshot
+        for left in layout.parts(directory):
             shutil.rmtree(left, ignore_errors=True)
         return make(directory, kept, name, layout.part_of(directory, name), layout.path_of(directory, name))
     finally:
@@ -104,7 +105,7 @@ def make(
 ) -> tuple[About, list[str]]:
     """Take a snapshot to any place: `part` is where it is made, and `target` its name when it is complete. Raises as `take`.
 
-    One that is not `durable` may be lost with the machine's power.
+    A snapshot that is not `durable` may be lost in a power loss.
     """
     sources = data_directories(directory, kept.nodes)
     os.makedirs(os.path.dirname(part), exist_ok=True)
@@ -124,14 +125,14 @@ def _copied(
 ) -> tuple[About, list[str]]:
     targets = data_directories(part, kept.nodes)
     copies = [(Copies(), source, target) for source, target in zip(sources, targets, strict=True)]
-    for _ in range(PASSES_MAX):  # each copies what was written during the one before
+    for _ in range(PASSES_MAX):  # each pass copies what was written during the pass before
         for each, source, target in copies:
             each.bring(source, target, fenced=False)
         if sum(each.bytes for each, _, _ in copies) < PASS_BYTES_MIN:
             break
     running = [source for source in sources if lock_holder(source) is not None]
     with ExitStack() as stack:
-        for source in set(sources).difference(running):  # a node that does not run must not start meanwhile
+        for source in set(sources).difference(running):  # a stopped node must not start meanwhile
             stack.callback(OsFiles().lock(os.path.join(source, LOCK)).release)
         with fence(running) as standing:
             taken_ms = time.time_ns() // 1_000_000
@@ -139,7 +140,8 @@ def _copied(
                 each.bring(source, target, fenced=True)
     if os.path.isdir(secure := os.path.join(directory, SECURE)):
         shutil.copytree(secure, os.path.join(part, SECURE))
-    from ottla.local.snapshots.sealing import seal  # most of the server: not before the cluster runs again
+    # imported late: it is most of the server, and the cluster has to run again first
+    from ottla.local.snapshots.sealing import seal
 
     sealed = [seal(target, kept.cluster_id, number, taken_ms) for number, target in enumerate(targets, 1)]
     if durable:
@@ -167,7 +169,7 @@ def _check_room(folder: str, sources: Sequence[str]) -> None:
 
 
 def _bytes_to_copy(source: str) -> int:
-    """Return how many bytes the last segments of all logs have, which cannot be linked."""
+    """Return the total bytes of the last segments of all logs, which cannot be linked."""
     total = 0
     for entry in os.scandir(source):
         if entry.is_dir():
@@ -182,7 +184,7 @@ def _bytes_to_copy(source: str) -> int:
 
 
 def reason_of(failure: BaseException, doing: str, after: str) -> Failure | None:
-    """Return the reason that a user is to read, None for an unexpected failure. `after` says how things are now."""
+    """Return the reason for the user, or None for an unexpected failure. `after` describes the present state."""
     if isinstance(failure, Failure):
         return failure
     cause = failure.cause if isinstance(failure, StorageFailure) else failure
