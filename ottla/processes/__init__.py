@@ -1,1 +1,4 @@
-"""The processes of `ottla start --processes N`: a machine's controller and its N brokers, a process each, under one supervisor."""
+"""The processes of `ottla start --processes N`: a machine's controller and its N brokers.
+
+Each is a process, under one supervisor.
+"""

@@ -1,6 +1,6 @@
-"""The admin listener of a machine: `/healthz`, `/readyz` and `/metrics` of all its processes.
+"""The admin listener of a machine: it serves `/healthz`, `/readyz` and `/metrics` for all its processes.
 
-Each process has an admin listener of its own on a loopback port, which is asked when this one is.
+Each process has its own admin listener on a loopback port. A request here is passed on to these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.server.world import World
 
 
 class _Family:
-    """One metric: its HELP and TYPE, which may occur only once, and the samples of all nodes."""
+    """One metric: its HELP and TYPE, which may occur only once, and the samples from all nodes."""
 
     def __init__(self) -> None:
         self.header: list[str] = []
@@ -51,7 +51,8 @@ def _labelled(sample: str, label: str) -> str:
     return f"{name}{{{label}}} {value}"
 
 
-#: The time for an answer: less than orchestrators' probes wait with some retries, more than a busy event loop is late.
+#: The time limit of a response. It is shorter than a few attempts of an orchestrator's probe, and longer than the delays of a
+#: busy event loop.
 ANSWER_TIMEOUT_S = 2.0
 #: A scrape is made in slices on the process's event loop (server/metrics.py); Prometheus itself waits for 10 s.
 SCRAPE_TIMEOUT_S = 5.0
@@ -70,7 +71,7 @@ class Process(Protocol):
     def restarts(self) -> int: ...
     @property
     def why_down(self) -> str | None:
-        """Return why the process is down; None while it runs."""
+        """Return the reason why the process is down, or None while it runs."""
 
 
 class _Response(NamedTuple):
@@ -79,7 +80,7 @@ class _Response(NamedTuple):
 
 
 class MachineAdmin(AdminServer):
-    """Answers with 200 only if all processes do."""
+    """The admin server of the machine. It responds with 200 only if all processes do."""
 
     def __init__(self, world: World, host: str, port: int, processes: Sequence[Process]) -> None:
         super().__init__(world, host, port, Registry(), lambda: (), lambda: ())
@@ -93,7 +94,10 @@ class MachineAdmin(AdminServer):
         return await super().answer(path)
 
     async def respond(self, request: HttpRequest) -> Answer:
-        """Answer a request. Stories are for this machine alone: for the processes, each request that is passed on comes from here."""
+        """Answer a request.
+
+        Stories are only for this machine: the processes cannot check that, because to them each request comes from here.
+        """
         if request.path != "/story":
             return await super().respond(request)
         if not is_local(request, self.host):
@@ -107,7 +111,7 @@ class MachineAdmin(AdminServer):
         return Answer(status, text.encode())
 
     async def _merged(self) -> bytes:
-        """Metrics of the processes that answer; `ottla_process_up` says which do not."""
+        """Return the metrics of the processes that respond. `ottla_process_up` says which ones do not."""
         answers = await asyncio.gather(*(_ask(each, "/metrics", SCRAPE_TIMEOUT_S) for each in self._processes))
         texts = {
             each.node_id: found.text
@@ -141,7 +145,7 @@ async def _check(process: Process, path: str) -> Check:
 
 
 async def _ask(process: Process, path: str, timeout_s: float) -> _Response | None:
-    """Return None where there is no answer in time."""
+    """Return the response of a process, or None if it does not come in time."""
     if process.why_down is not None:
         return None
     try:

@@ -1,10 +1,11 @@
 """Nodes as child processes: `ottla start` with two pipes to this process (ottla/node/parent.py has the node's ends of them).
 
-This module imports nothing of the server, so that the node's own start is all the start there is.
+This module imports nothing of the server, so that only the node itself needs time for these imports.
 
-A node may also be a fork of this process, which has imported the server once for all of its nodes: `ottla dev`, `ottla fork`, and tests.
-A start of a node is half a second of processor, and nine tenths of it are imports. What forks has no second thread (a tracer may have
-begun one), nor an event loop. Libraries of macOS do not survive a fork. In both cases nodes are processes of their own.
+A node may also be a fork of this process, which has imported the server once for all of its nodes: `ottla dev`, `ottla fork`,
+and tests. The start of a node takes half a second of processor time, and nine tenths of it are imports. A process that forks
+must not have a second thread (a tracer may have started one), nor an event loop, and libraries of macOS do not survive a fork.
+In these cases nodes are new processes.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from typing import IO, NamedTuple, NoReturn, Protocol
 import ottla
 from ottla.node.parent import LOG_FILE_VARIABLE, PIPES_VARIABLE, SYSTEMD_VARIABLE
 
-#: Variables that a child does not get: its output is the parent's, and the parent is the service.
+#: Variables that a child does not get: its output goes to the parent, and the parent is the service.
 OF_PARENT = (SYSTEMD_VARIABLE, LOG_FILE_VARIABLE)
-#: The time between two looks at a process that is to end.
+#: The time between two checks of a process that is to end.
 LOOK_S = 0.01
 STANDARD = (0, 1, 2)
 
 
 class NodeProcess(Protocol):
-    """The interface to a node's process for its parent: one of subprocess.Popen, or one that another process has forked for it."""
+    """The interface to a node's process for its parent: a subprocess.Popen, or a process that another one has forked for it."""
 
     pid: int
     returncode: int | None
@@ -51,7 +52,7 @@ class ChildNode(NamedTuple):
 
 
 class Pipes(NamedTuple):
-    """The ends of a node's two pipes: first those that its parent keeps."""
+    """The ends of a node's two pipes, first those that its parent keeps."""
 
     ready_fd: int
     alive_fd: int
@@ -61,9 +62,9 @@ class Pipes(NamedTuple):
 
 @contextmanager
 def pipes_of_node() -> Iterator[Pipes]:
-    """Make the pipes of a node, which is started inside of the `with`.
+    """Make the pipes of a node, which is started inside the block.
 
-    Afterwards the parent has its own ends, or none if the start raised OSError.
+    Afterwards the parent keeps only its own ends, or none if the start raised OSError.
     """
     ready_fd, ready_write = os.pipe()
     alive_read, alive_fd = os.pipe()
@@ -81,7 +82,7 @@ def pipes_of_node() -> Iterator[Pipes]:
 def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[bytes] = subprocess.DEVNULL) -> ChildNode:
     """Start `ottla start` with these arguments."""
     environment = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
-    # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
+    # -P keeps the user's folders from shadowing our modules. They are then found in the folder of this very package.
     root = str(Path(ottla.__file__).parent.parent)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
     with pipes_of_node() as pipes:
@@ -93,22 +94,23 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
             stderr=output,
             pass_fds=(pipes.ready_write, pipes.alive_read),
             env=environment,
-            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
-            # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
+            # Ctrl-C is sent to the whole foreground group, but the parent stops the nodes in order: so a node gets its own
+            # group. It stays in the session: when the parent is killed, the group becomes an orphan, and the kernel ends the
+            # stopped processes in it (SIGHUP, SIGCONT).
             process_group=0,
         )
     return ChildNode(process, pipes.ready_fd, pipes.alive_fd)
 
 
 class ForkedChild:
-    """A child of this process, with the verbs of subprocess.Popen."""
+    """A child of this process, with the methods of subprocess.Popen."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code, minus the signal that ended it; None while it runs."""
+        """Return the exit code, or minus the signal that ended it; None while it runs."""
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -135,22 +137,23 @@ class ForkedChild:
         self._send(signal.SIGKILL)
 
     def _send(self, number: int) -> None:
-        if self.poll() is None:  # it is not waited for yet, so that its number is not another's
+        if self.poll() is None:  # it has not been waited for, so its number cannot belong to another process
             os.kill(self.pid, number)
 
 
 def fork(
     imported: Callable[[], Callable[[list[str]], int]], arguments: Sequence[str], output: int | IO[bytes]
 ) -> ChildNode:
-    """Start `ottla start` with these arguments in a fork of this process; in one of its own if this has threads, or is not on Linux.
+    """Start `ottla start` with these arguments in a fork of this process, or in a new process if this one has threads or does
+    not run on Linux.
 
     Args:
-        imported: imports what a node needs, and returns its main function (ottla/processes/start.py).
+        imported: it imports what a node needs, and returns the node's main function (ottla/processes/start.py).
 
     Raises:
         OSError: there is no room for another process.
     """
-    # What another thread has locked would stay locked in the node.
+    # A lock that another thread holds would stay locked in the node.
     if sys.platform != "linux" or threading.active_count() > 1:
         return spawn(arguments, output)
     start = imported()
@@ -164,10 +167,10 @@ def fork(
 
 
 def live(run: Callable[[], int]) -> NoReturn:
-    """Live the whole life of a process that was just forked: it ends with the exit code of `run`, and never returns to its parent's code."""
+    """Run the forked process until its end: it exits with the exit code of `run`, and never returns to its parent's code."""
     code = 1
     try:
-        os.setpgid(0, 0)  # see `spawn`
+        os.setpgid(0, 0)  # the comment in `spawn` has the reason
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         code = run()
@@ -180,13 +183,16 @@ def live(run: Callable[[], int]) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):  # a full disk must not send it back to its parent's code
+            with suppress(Exception):  # with a full disk, too, it must not return to its parent's code
                 stream.flush()
         os._exit(code)
 
 
 def _with_files_of_its_own(arguments: Sequence[str], output: int | IO[bytes], ready: int, alive: int) -> list[str]:
-    """Close, in the node, all files of the parent, above all its ends of the other nodes' pipes. Its objects of them are never freed."""
+    """Close all files of the parent in the node, above all the parent's ends of other nodes' pipes.
+
+    Python's objects of them are never freed.
+    """
     log = output if isinstance(output, int) else output.fileno()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, standard in zip((nothing, log, log), STANDARD, strict=True):

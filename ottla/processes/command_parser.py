@@ -1,6 +1,6 @@
 """An argparse parser whose help and errors look like those of the other commands (`ottla/cli/help_page.py`).
 
-`ottla start`, `dev` and `fork` are parsed by argparse: they are below `ottla.cli`, which may import everything.
+`ottla start`, `dev` and `fork` use argparse, because their packages may not import `ottla.cli`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class _Form(argparse.HelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The parser of one command. It names wrong usage in one line, with where the usage is, and ends with exit code 2."""
+    """The parser of one command.
+
+    It reports wrong usage in one line that says where to find the usage, and ends with exit code 2.
+    """
 
     def __init__(self, prog: str, description: str) -> None:
         super().__init__(prog, description=description, formatter_class=_Form, add_help=False, allow_abbrev=False)

@@ -1,4 +1,4 @@
-"""The log directories of a machine's processes before they start: whose data is there, and of which cluster."""
+"""A check of the log directories of a machine's processes before they start: their nodes, and their cluster."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _meta(files: Files, path: str) -> MetaProperties | None:
     try:
         return read_meta_properties(files, path)
     except StorageFailure:
-        return None  # a directory that cannot be read is the process's own matter: it goes on with the others
+        return None  # the process itself handles a directory that cannot be read: it goes on with the others
 
 
 def _names(files: Files, path: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""One log of several processes: whole lines, each with the name of the process before it, in the order of that process."""
+"""One log of several processes: complete lines, each with the name of its process, and in the order in which the process wrote
+them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import os
 import threading
 from contextlib import suppress
 
-#: A longer line is divided. The longest that a node writes are lists of partitions.
+#: A longer line is split. The longest lines of a node are lists of partitions.
 LINE_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 16
 
@@ -27,13 +29,16 @@ class Lines:
         return b"".join(b"%b%b\n" % (self._prefix, line) for line in lines)
 
     def end(self) -> bytes:
-        """Return the last line if the process died within it."""
+        """Return the beginning of a line that the process had written when it died."""
         return self.feed(b"\n") if self._rest else b""
 
 
 class OneLog:
-    """Writes what comes out of several pipes to one file descriptor. A thread per pipe waits: neither a slow terminal nor a
-    full disk stops the supervisor's event loop, and the nodes drop lines instead of waiting (server/log_setup.py)."""
+    """A writer of the output of several pipes to one file descriptor.
+
+    A thread per pipe waits: neither a slow terminal nor a full disk stops the supervisor's event loop, and the nodes drop lines
+    instead of waiting (server/log_setup.py).
+    """
 
     def __init__(self, to_fd: int) -> None:
         self._to_fd = to_fd
@@ -41,7 +46,10 @@ class OneLog:
         self._threads: list[threading.Thread] = []
 
     def pipe(self, name: str) -> int:
-        """Return the end to write to, which its user closes; the other end is read until no process has it open."""
+        """Return the write end of a new pipe, which the caller closes.
+
+        The other end is read until no process has the pipe open.
+        """
         read_fd, write_fd = os.pipe()
         thread = threading.Thread(
             target=self._copy, args=(read_fd, Lines(f"[{name}] ")), name=f"log of {name}", daemon=True
@@ -62,7 +70,7 @@ class OneLog:
         os.close(read_fd)
 
     def _write(self, text: bytes) -> None:
-        # A reader that has gone (`| head`) takes its lines with it, not the processes.
+        # If the reader has gone (`| head`), lines are lost, but the processes go on.
         with self._lock, suppress(OSError):
             while text:
                 text = text[os.write(self._to_fd, text) :]

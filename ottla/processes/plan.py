@@ -1,4 +1,4 @@
-"""The configurations of a machine's processes, derived from the one that the operator wrote: a pure function.
+"""The configurations of a machine's processes, derived from the operator's configuration by a pure function.
 
 | | controller | broker k of 1..N |
 | --- | --- | --- |
@@ -23,7 +23,8 @@ from ottla.server.admin import read_address
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 
-#: The brokers of the controller I have the ids I * 1000 + 1 and up: with 1000 of them the last would be the next machine's.
+#: The brokers of the controller I have the ids from I * 1000 + 1 on. With 1000 of them the last id would belong to the next
+#: machine.
 COUNT_MAX = 999
 
 
@@ -37,14 +38,14 @@ def process_count(text: str) -> int:
     raise ValueError(f"{text!r} is not a number of brokers between 1 and {COUNT_MAX}")
 
 
-#: Ids of brokers: unique in the cluster as long as the controllers' are, and apart from these.
+#: Ids of brokers. They are unique in the cluster if those of the controllers are, and different from these.
 IDS_PER_MACHINE = 1000
 #: Listeners of one node usually have neighbouring ports (9092, 9093, 9094), so the brokers' are further apart.
 PORT_STEP = 10
 ADMIN_LISTENER = "ottla.admin.listener"
 CONTROLLER_FOLDER = "controller"
 BROKER_FOLDER = "broker-"
-#: Properties that one process alone can have, because no value for each can be derived; with the remedy.
+#: Properties that only one process can have, because no value for each of them can be derived; with the remedy.
 REFUSED = {
     "ottla.metrics.port": f"set {ADMIN_LISTENER}: its /metrics has the metrics of all processes",
 }
@@ -62,7 +63,7 @@ class PlannedProcess(NamedTuple):
 def plan(
     properties: Mapping[str, str], count: int, host: str, where: Mapping[str, str] | None = None
 ) -> list[PlannedProcess]:
-    """Return the controller and its `count` brokers. `host` is the machine's name, `where` the origin of each property.
+    """Return the controller and its `count` brokers. `host` is the machine's name, and `where` has the origin of each property.
 
     Raises:
         ConfigError: a property is invalid, or there is no way to derive the processes' own values from it.
@@ -127,7 +128,7 @@ def _name(entry: str) -> str:
 
 
 def _shifted(entry: str, shift: int) -> str:
-    """Raise the port of an entry. Port 0 stays: it is any free port, for each process another one."""
+    """Raise the port of an entry. Port 0 stays: it means any free port, which is another one for each process."""
     address, _, port = entry.rpartition(":")
     return f"{address}:{int(port) + shift if int(port) > 0 else port}"
 
@@ -176,7 +177,10 @@ def _check(config: NodeConfig, properties: Mapping[str, str], count: int, where:
 
 
 def _check_ports(config: NodeConfig, nodes: Sequence[PlannedProcess], where: Mapping[str, str]) -> None:
-    """Each port is one process's; an IPv4 and an IPv6 listener of the same process may share theirs, as in Kafka."""
+    """Check that each port belongs to one process.
+
+    An IPv4 and an IPv6 listener of the same process may share a port, as in Kafka.
+    """
     taken: dict[int, str] = {}
     if text := config[ADMIN_LISTENER]:
         taken[_admin_port(text)] = ADMIN_LISTENER

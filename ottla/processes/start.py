@@ -1,7 +1,7 @@
 """The command `ottla start [server.properties] [--override k=v ...] [--processes N]`: one node in the foreground, until SIGTERM or SIGINT.
 
-Without a file it is a complete cluster of one node with Kafka's ports. With one, the file alone counts, as in Kafka. With
-`--processes` it is a controller and N brokers, a process each (ottla/processes/).
+Without a file it starts a complete cluster of one node with Kafka's ports. With a file, only the file counts, as in Kafka. With
+`--processes` it starts a controller and N brokers, each as a process (ottla/processes/).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _processes(text: str) -> int:
 
 
 def override(text: str) -> tuple[str, str]:
-    """Return the name and the value of a property, as a parser of words does.
+    """Return the name and the value of a property in `--override`.
 
     Raises:
         ArgumentTypeError: the text has another form.
@@ -103,10 +103,13 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def imported() -> Callable[[list[str]], int]:
-    """Import all that a node needs, and return `main`. Collections leave the imports alone: they would write to pages that all forks share."""
+    """Import all that a node needs, and return its `main`.
+
+    Garbage collections skip the imports: they would write to memory pages that all forks share.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
-    with suppress(ImportError):  # ottla/node/process.py
+    with suppress(ImportError):  # ottla/node/process.py uses it
         importlib.import_module("uvloop")
     importlib.import_module("ottla.node.process")
     gc.freeze()
@@ -128,7 +131,7 @@ def main(argv: list[str] | None = None) -> int:
         from ottla.processes.supervisor import supervise
 
         return supervise(properties, arguments.processes, where)
-    gc.disable()  # until the node begins: to look for garbage among what is imported takes a tenth of the time
+    gc.disable()  # off until the node begins: searching the imports for garbage takes a tenth of the time
     from ottla.node.process import run
 
     return run(properties, where)

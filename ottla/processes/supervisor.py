@@ -1,7 +1,7 @@
-"""The supervisor of a machine's processes: starts them, writes their log, starts them again when they die, and ends them.
+"""The supervisor of a machine's processes: it starts them, writes their log, restarts them when they die, and ends them.
 
-The processes are `ottla start` children with the parent's pipes: they stop by themselves when the supervisor is gone, however
-it ended. Brokers stop before the controller, which a controlled shutdown needs.
+The processes are `ottla start` children with the parent's pipes: they stop by themselves when the supervisor has ended in any
+way. Brokers stop before the controller, which a controlled shutdown needs.
 """
 
 from __future__ import annotations
@@ -35,23 +35,25 @@ from ottla.storage.files import OsFiles
 log = logging.getLogger("ottla.supervisor")
 
 PREFIX = "supervisor"
-#: Orderly stops take a second or two; a disk that syncs slowly gets more, as `docker stop` and Kubernetes give it.
+#: An orderly stop takes a second or two. A disk that syncs slowly gets more time, as `docker stop` and Kubernetes give it.
 STOP_TIMEOUT_S = 30.0
-#: A process that was killed is gone as soon as the kernel has taken back its memory.
+#: A killed process is gone as soon as the kernel has freed its memory.
 KILL_TIMEOUT_S = 10.0
 LOG_TIMEOUT_S = 2.0
-#: The exit code of a process that the kernel refused to make: EX_OSERR of sysexits.h.
+#: The exit code if the kernel could not create a process: EX_OSERR of sysexits.h.
 NOT_STARTED = 71
-#: The pauses before a process that has died is started again.
+#: The shortest and the longest pause before a process that has died is started again.
 FIRST_S = 0.5
-#: A crash loop of one broker must not take the processors from the others.
+#: The brokers of a machine share the processors: a crash loop of one must not take them from the others.
 LONGEST_S = 30.0
-#: A process that has run for this long has not died of its start.
+#: If a process has run for this long, its start was not the cause of its death.
 QUIET_S = 60.0
 
 
 class Backoff:
-    """The pause before a process that has died is started again: it doubles from death to death, and is the first again after a quiet minute."""
+    """The pause before a process that has died is started again: it doubles with each death, and is the shortest again after a
+    quiet minute.
+    """
 
     def __init__(self) -> None:
         self._deaths = 0
@@ -65,17 +67,18 @@ class Backoff:
 
 
 class Supervised:
-    """One process of the machine, through all its lives."""
+    """One process of the machine, through all its restarts."""
 
     def __init__(self, planned: PlannedProcess, admin: socket.socket) -> None:
         self.node_id = planned.node_id
         self.name = planned.name
         self.restarts = 0
         self.why_down: str | None = "not started"
-        #: Done with the first line that says that the process serves.
+        #: It is done when the process has first said that it serves.
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.admin_port: int = admin.getsockname()[1]
-        #: Bound and not listening: the process can listen there, and no other gets the port meanwhile (Linux).
+        #: A socket that is bound but does not listen: the process can listen there, and meanwhile no other process gets the
+        #: port (Linux).
         self._reserved = admin
         self._properties = planned.properties | {ADMIN_LISTENER: f"127.0.0.1:{self.admin_port}"}
         self._pid = 0
@@ -86,8 +89,8 @@ class Supervised:
         loop = asyncio.get_running_loop()
         output = one_log.pipe(str(self.node_id))
         try:
-            # The properties go through a file without a name, because every user of the machine can read a command line, and there are
-            # passwords.
+            # The properties go through a file without a name: every user of the machine can read a command line, and some
+            # properties are passwords.
             with _unnamed_file() as properties:
                 properties.write(_text(self._properties))
                 properties.seek(0)
@@ -120,7 +123,10 @@ class Supervised:
         loop.remove_reader(ready_fd)
 
     def signal(self, number: int) -> None:
-        """Do nothing if the process does not run. Its id is not another's: `live` waits for it, and forgets it then."""
+        """Send a signal to the process, if it runs.
+
+        The id cannot belong to another process: `live` waits for the process, and forgets the id then.
+        """
         if self._pid:
             os.kill(self._pid, number)
 
@@ -134,7 +140,7 @@ class Supervisor:
     def __init__(self, nodes: Sequence[PlannedProcess], one_log: OneLog) -> None:
         self.processes = [Supervised(node, _loopback_port()) for node in nodes]
         self.stop = asyncio.Event()
-        #: Set when a process did not even start the first time: with its configuration it never will.
+        #: It is set when the very first start of a process fails: with this configuration it cannot start.
         self.failed: Supervised | None = None
         self._clean = True
         self._one_log = one_log
@@ -147,7 +153,7 @@ class Supervisor:
             self._tasks[process] = loop.create_task(self._keep(process))
         readiness = loop.create_task(self._say_ready(ready_fd))
         stopping = loop.create_task(self.stop.wait())
-        # A task that ends before is a bug: it has an exception, and nothing supervises its process any more.
+        # A task that ends earlier is a bug: it has raised an exception, and its process is no longer supervised.
         await asyncio.wait([stopping, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
         self.stop.set()
         log.info("Stopping %d processes", len(self.processes))
@@ -178,7 +184,7 @@ class Supervisor:
             began = loop.time()
             code = await process.live(self._one_log)
             if self.stop.is_set():
-                # A process that is stopped before it handles signals ends by SIGTERM itself.
+                # A process that has no signal handler yet ends by SIGTERM itself.
                 self._clean &= code in (0, -signal.SIGTERM)
                 return
             if not process.ready.done():
@@ -196,7 +202,7 @@ class Supervisor:
                 process.restarts += 1
 
     async def _end(self, processes: Sequence[Supervised]) -> None:
-        """Stop processes in order, at the same time, and kill those that do not stop."""
+        """Stop processes in order, those of one step at the same time, and kill those that do not stop."""
         for process in processes:
             process.signal(signal.SIGTERM)
         _, left = await asyncio.wait([self._tasks[each] for each in processes], timeout=STOP_TIMEOUT_S)
@@ -212,7 +218,7 @@ class Supervisor:
 
 
 def prepare(properties: Mapping[str, str], count: int, where: Mapping[str, str]) -> list[PlannedProcess]:
-    """Return the processes to start, all of one cluster.
+    """Return the processes to start. They belong to one cluster.
 
     Raises:
         ConfigError, InconsistentLogDirectory: the machine cannot be started with this configuration, or on these directories.
@@ -235,7 +241,7 @@ def supervise(properties: Mapping[str, str], count: int, where: Mapping[str, str
         writer = log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"), own)
         try:
             return asyncio.run(_run(nodes, properties.get(ADMIN_LISTENER), one_log))
-        except OSError as failure:  # of the admin listener
+        except OSError as failure:  # raised by the admin listener
             return _refused(failure)
         finally:
             writer.close()
@@ -271,7 +277,7 @@ def _loopback_port() -> socket.socket:
 
 
 def _unnamed_file() -> IO[bytes]:
-    """Return a file without a name: on Linux it is in memory, and needs no directory that can be written."""
+    """Return a file without a name. On Linux it is in memory, and needs no writable directory."""
     if sys.platform == "linux":
         return open(os.memfd_create("properties"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
