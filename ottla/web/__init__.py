@@ -1,1 +1,1 @@
-"""HTTP servers, for the console and the registry: their connections, and who may ask."""
+"""HTTP servers for the console and the registry: their connections, and the requests that they accept."""

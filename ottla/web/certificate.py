@@ -1,4 +1,7 @@
-"""The certificate of an HTTP server, which is replaced while it runs: who renews it need not restart a registry or a console."""
+"""The certificate of an HTTP server.
+
+It is reloaded while the server runs, so that a renewal needs no restart of a registry or a console.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,15 @@ import ssl
 
 log = logging.getLogger(__name__)
 
-#: The interval of trying a renewed certificate again that could not be used: its rights may be mended, which the files may not show.
+#: A renewed certificate that could not be used is tried again after this time: its permissions may have been repaired, which
+#: the file's times may not show.
 RETRY_S = 5.0
-#: The interval of the log line while it cannot be used.
+#: The time between two log lines about a certificate that cannot be used.
 REPEAT_S = 600.0
 
 
 class ServedCertificate:
-    """The TLS context of files of PEM. New connections get the context of the newest files that could be used."""
+    """The TLS context from PEM files. New connections get the context of the newest files that could be used."""
 
     def __init__(self, certificate: str, key: str | None) -> None:
         """Read the files.
@@ -30,11 +34,11 @@ class ServedCertificate:
         self._retry_s = self._repeat_s = 0.0
 
     def look(self, now_s: float) -> None:
-        """Take changed files. The certificate stays as it is while they cannot be used, and they are tried again."""
+        """Load changed files. If they cannot be used, the certificate stays as it is, and they are tried again later."""
         states = self._files()
         if states == self._states and (self._rejection is None or now_s < self._retry_s):
             return
-        # The states of the files that are tried now. A file that is replaced meanwhile is another change.
+        # The states of the files before they are loaded: if a file is replaced meanwhile, that counts as another change.
         self._states = states
         try:
             self.context = self._load()
@@ -55,12 +59,14 @@ class ServedCertificate:
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # A key with a password would be asked for at the terminal, on which the server's event loop would wait.
+        # OpenSSL would ask for the password of a key at the terminal, and the server's event loop would wait for it.
         context.load_cert_chain(self._certificate, self._key, password=_no_password)
         return context
 
     def _files(self) -> list[tuple[int, int]]:
-        """Return the time of the last change, rights included, and the size of each file; -1 of one that cannot be looked at."""
+        """Return the time of the last change (also of permissions) and the size of each file; -1 for a file that cannot be
+        read.
+        """
         states = []
         for path in (self._certificate, self._key):
             try:

@@ -1,14 +1,15 @@
-"""The connections of an HTTP server: how long each may take for what it sends and reads, and which one makes room.
+"""The connections of an HTTP server: time limits for what a client sends and reads, and which connection is closed when there
+are too many.
 
-uvicorn waits without a limit for the first request, for the rest of a head or a body, for a TLS handshake, and for a client that does
-not read its answer. A thousand silent sockets took all connections so. Here each connection has a phase, and a look once a second
-closes those that are too long in theirs:
+uvicorn waits without a limit for the first request, for the rest of a head or a body, for a TLS handshake, and for a client
+that does not read its response. So a thousand silent sockets could take all connections. Here each connection has a phase, and
+a check once a second closes the connections that have been in one phase for too long:
 
     handshake    of TLS                              HEAD_S
     head         no request yet, or a part of one    HEAD_S
     body         the head is there, the body is not  BODY_S
     idle         between two requests                uvicorn's timeout_keep_alive
-    answer       as long as the application takes; but a client that reads nothing for UNREAD_S is gone
+    answer       as long as the application takes; but a client that reads nothing for UNREAD_S is disconnected
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ log = logging.getLogger(__name__)
 HEAD_S = 10.0
 BODY_S = 30.0
 UNREAD_S = 30.0
-#: Answers that clients have not read yet, of all connections: above it the one with the most goes.
+#: Bytes of responses that clients of all connections have not read. Above it, the connection with the most is closed.
 UNREAD_BYTES_MAX = 64 * 1024 * 1024
-#: A request line with headers.
+#: The largest request line with its headers.
 HEAD_BYTES_MAX = 16 * 1024
 HANDSHAKE, HEAD, BODY, IDLE, ANSWER = "handshake", "head", "body", "idle", "answer"
 LIMITS_S = {HANDSHAKE: HEAD_S, HEAD: HEAD_S, BODY: BODY_S}
@@ -55,13 +56,14 @@ class HttpConnections:
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> HttpConnection:
-        """Return a new connection, as uvicorn makes its protocols."""
+        """Return a new connection, in the way uvicorn makes its protocols."""
         return HttpConnection(self, config, server_state, app_state, _loop)
 
     def add(self, connection: HttpConnection) -> None:
-        """Take a new connection. If there are too many, the one goes that has waited longest without a complete request.
+        """Take a new connection.
 
-        One that was never answered goes before one that is idle between two requests. If all have requests, uvicorn answers 503.
+        If there are too many, the one is closed that has waited longest without a complete request. A connection without any
+        request so far is closed before one that is idle between two requests. If all have requests, uvicorn responds with 503.
         """
         if len(self._all) >= self._connections_max:
             waiting = [each for each in self._all if each.phase() != ANSWER]
@@ -73,7 +75,7 @@ class HttpConnections:
         self._all.discard(connection)
 
     def look(self, now_s: float) -> None:
-        """Close the connections that are too long in their phase, or whose clients do not read."""
+        """Close the connections that have been in one phase for too long, or whose clients do not read."""
         unread = 0
         for each in list(self._all):
             if each.is_over(now_s):
@@ -87,7 +89,7 @@ class HttpConnections:
 
 
 class HttpConnection(H11Protocol):
-    """uvicorn's connection, which says in which phase it is. A TLS handshake is a phase of it too."""
+    """A connection of uvicorn that knows its phase. A TLS handshake is a phase, too."""
 
     def __init__(
         self,
@@ -104,7 +106,8 @@ class HttpConnection(H11Protocol):
         self._early = b""
         self._seen: tuple[str, object] = (HEAD, None)
         self.since_s = time.monotonic()
-        #: Bytes that the client has not read at the last look, the fewest since it reads nothing, and since when.
+        #: The bytes that the client had not read at the last check, the fewest since it stopped reading, and the time when it
+        #: stopped.
         self.unread = 0
         self._unread_s = 0.0
 
@@ -122,8 +125,8 @@ class HttpConnection(H11Protocol):
         return IDLE if self.was_answered and not self.conn.trailing_data[0] else HEAD
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether it is too long in its phase."""
-        seen = (self.phase(), self.cycle)  # each request has a cycle of its own
+        """Return whether it has been in one phase for too long."""
+        seen = (self.phase(), self.cycle)  # each request has another `cycle`
         if seen != self._seen:
             self._seen, self.since_s = seen, now_s
         limit_s = LIMITS_S.get(seen[0])
@@ -137,7 +140,7 @@ class HttpConnection(H11Protocol):
         return bool(unread) and now_s - self._unread_s > UNREAD_S
 
     def abort(self) -> None:
-        """Close at once: `close` waits for a client that does not read."""
+        """Close at once: `close` would wait for a client that does not read."""
         self._connections.remove(self)
         if self._shaking is not None:
             self._shaking.cancel()
@@ -173,10 +176,10 @@ class HttpConnection(H11Protocol):
         self.data_received(self._early)
 
     def data_received(self, data: bytes) -> None:
-        if self.flow is None:  # it came with the end of the handshake, whose task has not run yet
+        if self.flow is None:  # the bytes came together with the end of the handshake, whose task has not run yet
             self._early += data
             return
-        # h11 looks at the length of a head that is not whole: one that came at once would have none.
+        # h11 limits the length of an incomplete head only, so a head that came in one piece would have no limit.
         for at in range(0, len(data), HEAD_BYTES_MAX):
             if not self.transport.is_closing():
                 super().data_received(data[at : at + HEAD_BYTES_MAX])

@@ -1,4 +1,5 @@
-"""Which requests an HTTP server takes: those of its own pages and of programs, and none that a page of another site has made.
+"""The requests that an HTTP server accepts: those of its own pages and of programs, but none that a page of another site has
+made.
 
 400  a Host header of another name: DNS rebinding
 403  another site has made the request: by Sec-Fetch-Site, or by Origin
@@ -18,19 +19,19 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: Links and bookmarks of other sites may lead to a page; nothing else may be asked for from there.
+#: Links and bookmarks of other sites may open a page; no other request may come from another site.
 NAVIGATION = "navigate"
 PORTS = {"http": 80, "https": 443}
 
 
 class HttpRules:
-    """The requests that a server takes, by their headers."""
+    """The check of requests by their headers."""
 
     def __init__(
         self, hosts: frozenset[str] | None, bodies: frozenset[str], *, is_tls: bool = False, url: str | None = None
     ) -> None:
-        """Take the server's names as `hosts`, None if it answers to each; `bodies` the media types of requests; `url` how browsers reach it
-        through a proxy.
+        """Take the server's names as `hosts` (None: all names are accepted), the media types of requests as `bodies`, and the
+        URL by which browsers reach it through a proxy as `url`.
         """
         self._hosts = hosts
         self._bodies = bodies
@@ -39,7 +40,7 @@ class HttpRules:
 
     @classmethod
     def at(cls, host: str, names: Collection[str], allowed: Collection[str], bodies: frozenset[str]) -> HttpRules:
-        """Return the rules of a server that listens at `host`, and is known by its own names and the allowed ones.
+        """Return the rules of a server that listens at `host`, and accepts its own names and the allowed ones.
 
         At an address of this machine alone, where no login is needed, pages of browsers are the danger.
         """
@@ -48,7 +49,7 @@ class HttpRules:
         return cls(frozenset(name.lower() for name in (*LOOPBACK, host, *names, *allowed)), bodies)
 
     def problem(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
-        """Return the status and the reason of a request that is not taken; `headers` by their names in lower case."""
+        """Return the status and the reason if a request is rejected, or None. `headers` are by their names in lower case."""
         host = headers.get("host", "")
         if self._hosts is not None and not is_known(host, self._hosts):
             return 400, f"the name {host[:80]!r} is not one of this server: start it with --allowed-host NAME"
@@ -67,6 +68,8 @@ class HttpRules:
     def _is_own(self, origin: str, host: str) -> bool:
         """Return whether the origin is the server's own.
 
+        Behind a proxy that ends TLS, the connection has another scheme than the origin: so name and port must be those of Host.
+
         Behind a proxy that ends TLS its scheme is not that of the connection: the name and the port have to be those of Host.
         """
         found = _origin(origin)
@@ -76,7 +79,7 @@ class HttpRules:
 
 
 def _origin(url: str) -> tuple[str, str, int] | None:
-    """Return scheme, name and port; None for what has none, such as the origin "null"."""
+    """Return scheme, name and port, or None if the origin has none, such as "null"."""
     try:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname:
@@ -91,7 +94,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 class Ruled:
-    """An application behind rules. `refusal` makes the answer to what they refuse."""
+    """An application behind rules. `refusal` makes the response to a rejected request."""
 
     def __init__(self, app: App, rules: HttpRules, refusal: Callable[[int, str], App]) -> None:
         self._app = app

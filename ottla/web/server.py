@@ -1,4 +1,4 @@
-"""One HTTP server: uvicorn with bounded connections, TLS, and the watch of its event loop."""
+"""One HTTP server: uvicorn with bounded connections, TLS, and a watch of its event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_TICKS = 10
 
 
 class HttpServer(uvicorn.Server):
-    """Serves an ASGI application at sockets that listen. `serve(sockets)` runs until `should_exit`."""
+    """Serves an ASGI application on sockets that listen. `serve(sockets)` runs until `should_exit`."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class HttpServer(uvicorn.Server):
         keep_alive_s: int = 5,
         stop_s: int = 5,
     ) -> None:
-        """Take an application, and where TLS is served files of PEM, which the options --cert and --key have named.
+        """Take an application, and for TLS the PEM files that the options --cert and --key name.
 
         Raises:
-            Failure: they cannot be read, or do not belong together.
+            Failure: the files cannot be read, or do not belong together.
         """
         try:
             self._certificate = None if certificate is None else ServedCertificate(certificate, key)
@@ -56,7 +56,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                # The limit is one more, because the newest connection is counted before a waiting one makes room for it.
+                # The limit is one higher, because the newest connection is counted before an idle one is closed for it.
                 limit_concurrency=connections_max + 1,
                 h11_max_incomplete_event_size=HEAD_BYTES_MAX,
                 timeout_keep_alive=keep_alive_s,
@@ -65,7 +65,7 @@ class HttpServer(uvicorn.Server):
         )
 
     def stop_on_signals(self) -> None:
-        """Stop at SIGINT or SIGTERM, from the running event loop."""
+        """Stop at SIGINT or SIGTERM. Call this in the running event loop."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, setattr, self, "should_exit", True)
 
@@ -84,10 +84,10 @@ class HttpServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, remedy: str) -> list[socket.socket]:
-    """Bind the addresses of a host, which may be an IPv6 address in brackets; 0 is a free port.
+    """Bind the addresses of a host, which may be an IPv6 address in brackets. Port 0 means a free port.
 
     Raises:
-        Failure: the port is in use, or no address is of this machine; it has the remedy.
+        Failure: the port is in use, or this machine has none of the addresses. It has the remedy.
     """
     try:
         return listening_sockets(host.strip("[]"), port)
