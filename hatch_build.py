@@ -1,7 +1,9 @@
-"""What of the package's metadata depends on the repository's address: the links, and the long description of README.md.
+"""The part of the package's metadata that depends on the repository's address: the links, and the long description from
+README.md.
 
-README.md has links to files beside it, which lead nowhere on the page of a package index: here they lead into the repository, at the tag of
-the version. While ottla.REPOSITORY is empty there is no address, and of such a link only its words are kept.
+README.md has links to files in the repository, which would be broken on the page of a package index. Here they become links
+into the repository, at the tag of the version. While ottla.REPOSITORY is empty there is no address, and only the words of such
+a link are kept.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOT = Path(__file__).parent
-#: A link or a picture; one that leads to another host or within the page is left alone.
+#: A link or a picture. One that leads to another host, or within the page, is not matched.
 _LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\((?!\w+:|#)([^)\s]+)\)")
 
 
@@ -36,7 +38,7 @@ def _constant(source: str, name: str) -> str:
 
 
 def urls(repository: str, version: str) -> dict[str, str]:
-    """Return the links of the package; none without an address of the repository."""
+    """Return the links of the package; there are none without an address of the repository."""
     if not repository:
         return {}
     return {
@@ -48,8 +50,10 @@ def urls(repository: str, version: str) -> dict[str, str]:
 
 
 def absolute(text: str, repository: str, version: str, folder: str = "") -> str:
-    """Return the text of a file of the folder with links into the repository; without an address links are their words, and pictures
-    are left out."""
+    """Return the text of a file of the folder with links into the repository.
+
+    Without an address, links become their words, and pictures are left out.
+    """
 
     def replaced(found: re.Match[str]) -> str:
         picture, words, target = found.groups()

@@ -1,7 +1,7 @@
 """The command `ottla`, also as `python -m ottla`: a table of verbs, each in a module that is imported only when it is used.
 
-A command module has `main(arguments) -> exit code`. Nothing else is loaded before it: `ottla --help` and a typing
-mistake must answer at once, and `ottla start` must not pay for what the others need.
+A command module has `main(arguments) -> exit code`. Nothing else is loaded before it: `ottla --help` and a typing mistake must
+be answered at once, and `ottla start` must not spend time on imports of other commands.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 unhealthy (`cluster health`), 124 timed out, 130 interrupted.
 """
@@ -21,7 +21,7 @@ from ottla.client.failures import Failure, did_you_mean
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what it returns is the process's exit code."""
+    """Run one command. Return the process's exit code."""
     leading, words = leading_options(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help())
@@ -39,10 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Failure as failure:
         return _report(failure)
     except KeyboardInterrupt:
-        # It may end asyncio between the making of a coroutine and its first step, which Python would warn of.
+        # An interrupt may end asyncio between the creation of a coroutine and its first step, and Python would warn about that.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return INTERRUPTED
-    except BrokenPipeError:  # of what goes on until then, such as `consume -f`; a table ends with its own code
+    # raised by commands that run until then, such as `consume -f`; a table ends with its own code
+    except BrokenPipeError:
         OUTPUT.drop()
         return OK
     return code
@@ -69,7 +70,7 @@ def _verbs_of(command: str) -> Iterable[str]:
 
 
 def _report(failure: Failure) -> int:
-    # Imported late: only a command that fails needs it, and one with a typing mistake does not need the client library.
+    # Imported late: only a command that fails needs it, and after a typing mistake the client library is not needed.
     from ottla.cli.output import printable
 
     if not isinstance(failure, CommandFailed):
