@@ -16,6 +16,13 @@ from tests.ottla.cli.shims.recorded import SESSIONS, Run, node_properties, play,
 from tests.ottla.cli.shims.recorded.apache import apache_tools
 from tests.ports import free_base_port
 
+#: Sessions in which Kafka's tool does not print the same each time. A step passes if one of TRIES runs prints the recorded lines.
+CHANGING = {
+    "acls": "resources are printed in the order of a hash of their names, and the names of a run are drawn",
+    "metadata-shell": "the shell runs its command before its loader has applied the whole file: on a busy machine half of it is missing",
+}
+TRIES = 5
+
 
 def outcomes(names: Iterable[str]) -> Iterator[Outcome]:
     """The sessions of these names, or all, each with Kafka's tools and then with ours."""
@@ -31,9 +38,21 @@ def outcomes(names: Iterable[str]) -> Iterator[Outcome]:
 
 def _outcome(name: str, path: Path, run: Run, server: str) -> Outcome:
     began = time.monotonic()
-    wrong = []
+    tries = TRIES if run is not run_ours and path.stem in CHANGING else 1
+    wrong = _wrong(path, run, server)
+    for _ in range(1, tries):
+        if not wrong:
+            break
+        again = _wrong(path, run, server)
+        wrong = {step: change for step, change in wrong.items() if step in again}
+    return Outcome(name, "FAIL" if wrong else "PASS", time.monotonic() - began, "; ".join(wrong.values()))
+
+
+def _wrong(path: Path, run: Run, server: str) -> dict[str, str]:
+    """Return what differs in each step, by its command."""
+    wrong: dict[str, str] = {}
     for step, lines in play(read_session(path), run, server):
         if lines != step.lines:
             changes = [line for line in ndiff(step.lines, lines) if line[0] in "+-"]
-            wrong.append(f"$ {step.command}: {' | '.join(changes)}")
-    return Outcome(name, "FAIL" if wrong else "PASS", time.monotonic() - began, "; ".join(wrong))
+            wrong[step.command] = f"$ {step.command}: {' | '.join(changes)}"
+    return wrong
