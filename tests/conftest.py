@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin("tests.left_behind")
     for mark, reason in LEFT_OUT.items():
         config.addinivalue_line("markers", f"{mark}: {reason or 'run here'}")
+    config.addinivalue_line("markers", "ours: about what Apache Kafka does not have")
     gc.disable()  # nothing of what is collected is garbage: to look for some takes a quarter of the collection's time
 
 

@@ -21,10 +21,6 @@ from tools.apache_kafka import ApacheKafka
 FOLDER = "tests/ottla/cli/commands"
 #: What runs on three nodes. Without other topics: it looks at the moves of all partitions.
 OF_THREE = f"{FOLDER}/test_move.py"
-#: Tests of what Apache Kafka does not do.
-OURS_ALONE = (
-    f"{FOLDER}/test_txn.py::test_a_transactional_id_with_an_unreadable_record_is_refused_until_an_operator_forgets_it",
-)
 #: Ports between the first broker's and the last controller's.
 PORTS = 110
 JVM = "-Xmx512m -Xms64m -XX:+UseSerialGC"
@@ -34,7 +30,7 @@ SECONDS_MAX = 1_800
 def outcomes(names: list[str], logs: Path) -> Iterator[Outcome]:
     """Run the tests of one node and of three, or those that are named: `one`, `three`."""
     for name, nodes, words in (
-        ("one", 1, [FOLDER, f"--ignore={OF_THREE}", *(f"--deselect={test}" for test in OURS_ALONE)]),
+        ("one", 1, [FOLDER, f"--ignore={OF_THREE}", "-m", "not ours"]),
         ("three", 3, [OF_THREE]),
     ):
         if not names or name in names:

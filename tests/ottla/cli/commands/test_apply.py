@@ -41,6 +41,7 @@ def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
     assert here("apply", "-f", str(tmp_path / "absent.yml")).code == USAGE
 
 
+@pytest.mark.ours
 def test_settings_that_only_ottla_has_are_left_out_for_apache_kafka(
     cli: Cli, here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

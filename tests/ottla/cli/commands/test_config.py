@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.cli.errors import FAILED
 from tests.ottla.conftest import Cli
 
@@ -25,6 +27,7 @@ def test_a_setting_is_set_and_given_back(cli: Cli) -> None:
     assert value_of(cli, topic, "retention.ms") == default
 
 
+@pytest.mark.ours
 def test_the_settings_of_tables_are_set_and_asked_for_where_a_topic_has_no_table(cli: Cli) -> None:
     topic = cli.topic()
     assert value_of(cli, topic, "ottla.table.format") == ("none", "default")

@@ -98,6 +98,7 @@ def test_clusters_of_contexts_have_a_switch_and_changes_have_names_in_the_log(cl
         assert f"ottla console: {who}: the record is in partition 0 at offset {offset}\n" in log
 
 
+@pytest.mark.ours
 def test_the_listeners_of_a_local_cluster_need_not_be_named(cli: Cli) -> None:
     topic, environment = cli.topic(), os.environ | {"XDG_STATE_HOME": cli.state}
     arguments = command("console", "-b", cli.bootstrap, "--listen", "localhost:0")

@@ -42,6 +42,7 @@ def listener(status: int, body: bytes) -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.ours
 def test_the_story_of_a_group_has_its_member_and_of_a_partition_its_leader(cli: Cli, admin: str) -> None:
     topic = cli.topic(partitions=2)
     group = f"group-of-{topic}"
@@ -75,6 +76,7 @@ def test_without_an_admin_listener_one_sentence_says_how_to_get_one(cli: Cli) ->
     assert done.code == USAGE and "ottla.admin.listener" in done.err and "--admin-port" in done.err
 
 
+@pytest.mark.ours
 def test_the_listeners_of_a_local_cluster_need_not_be_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", cli.state)
     topic = cli.topic()

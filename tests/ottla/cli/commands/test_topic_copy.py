@@ -52,19 +52,27 @@ def wait_for(cli: Cli, topic: str, count: int) -> None:
 def test_a_copy_has_the_same_records_and_goes_on_where_it_was(cli: Cli) -> None:
     source = cli.topic(partitions=2)
     target = f"{source}-copy"
-    cli.ok("config", "set", "topic", source, "max.message.bytes=777777", "ottla.table.commit.interval.ms=5000")
+    cli.ok("config", "set", "topic", source, "max.message.bytes=777777")
     write(cli, source, range(20))
     done = cli("topic", "copy", source, target, "--dry-run")
     assert f"would create {target} and copy 20 records" in done.err
     assert "20 records copied" in cli("topic", "copy", source, target).err
     assert records(cli, target) == records(cli, source)
     assert "777777" in cli.ok("config", "get", "topic", target, "max.message.bytes")
-    assert "60000" in cli.ok("config", "get", "topic", target, "ottla.table.commit.interval.ms"), "the copy is no table"
     write(cli, source, range(20, 30))
     assert "go on with" in cli("topic", "copy", source, target, "--dry-run").err
     assert "10 records copied" in cli("topic", "copy", source, target, "-z", "lz4").err
     assert "0 records copied" in cli("topic", "copy", source, target).err
     assert records(cli, target) == records(cli, source)
+
+
+@pytest.mark.ours
+def test_the_copy_of_a_table_is_no_table(cli: Cli) -> None:
+    source = cli.topic()
+    target = f"{source}-copy"
+    cli.ok("config", "set", "topic", source, "ottla.table.commit.interval.ms=5000")
+    cli.ok("topic", "copy", source, target)
+    assert "60000" in cli.ok("config", "get", "topic", target, "ottla.table.commit.interval.ms")
 
 
 def test_offsets_are_kept_where_the_source_has_no_records(cli: Cli) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 from confluent_kafka import Producer
 
 from ottla.broker.coordinator.coordinator import partition_for
@@ -22,6 +23,7 @@ def started(cli: Cli, transactional_id: str) -> Producer:
     return producer
 
 
+@pytest.mark.ours
 def test_a_transactional_id_with_an_unreadable_record_is_refused_until_an_operator_forgets_it(cli: Cli) -> None:
     name = cli.topic()
     started(cli, name)
