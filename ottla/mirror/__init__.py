@@ -1,1 +1,3 @@
-"""The mirror of `ottla mirror`: topics, records, offsets of groups and ACLs of one cluster in another, as a client of both (docs/MIRROR.md)."""
+"""The mirror of `ottla mirror`: it copies topics, records, offsets of groups and ACLs of one cluster into another, as a client
+of both (docs/MIRROR.md).
+"""

@@ -1,8 +1,9 @@
-"""Access control entries of the source's topics, for their counterparts in the target, by MirrorMaker's rules (sync.topic.acls.enabled).
+"""The access control entries of the source's topics are copied to their counterparts in the target, by MirrorMaker's rules
+(sync.topic.acls.enabled).
 
     ALLOW WRITE                only the mirror writes to a mirrored topic: not copied
     ALLOW ALL                  becomes ALLOW READ
-    prefixed and wildcard      are about more topics than those that are mirrored: not copied
+    prefixed and wildcard also apply to topics that are not mirrored: not copied
 
 Entries are added and never removed: an operator of the target may have entries of its own.
 """
@@ -40,7 +41,10 @@ class AclCopy:
         self._said: set[str] = set()
 
     async def copy(self) -> None:
-        """Add to the target what it lacks. A missing permission to read or to add entries is reported once, and ends nothing."""
+        """Add the missing entries to the target.
+
+        A missing permission to read or to add entries is reported once, and does not stop the mirror.
+        """
         try:
             wanted = mirrored_entries(await describe_acls(self._source, OF_TOPICS), self._policy, self._is_mirrored)
             missing = wanted - set(await describe_acls(self._target, OF_TOPICS)) if wanted else set()

@@ -1,8 +1,9 @@
-"""The batches of the source as the target gets them: the same bytes under another header, wherever that is possible.
+"""The batches of the source as the target gets them: if possible, the same bytes with another header.
 
-A batch is passed on compressed as it is; only the producer's part of its header and the CRC are new. It is encoded again where a
-producer may not send it so: it has lost records by compaction, its timestamps are the source broker's (LogAppendTime), it begins before
-the position, or it is larger than the target takes. Neighbouring small batches are joined, because a request carries one of each partition.
+A batch is passed on compressed as it is; only the producer's part of its header and the CRC are new. It is encoded again if a
+producer may not send it as it is: it has lost records by compaction, its timestamps are the source broker's (LogAppendTime), it
+begins before the position, or it is larger than the target takes. Neighbouring small batches are joined, because a request
+carries one batch of each partition.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import NewRecord, Record
 
-#: Smaller batches are joined with their neighbours, up to this many bytes.
+#: Smaller batches are joined with their neighbours, up to this many bytes together.
 JOINED_BYTES = 256 * 1024
-#: Above this a batch is never joined: decoding costs more than a request.
+#: A larger batch is never joined: its decoding would take more time than a request.
 SMALL_BYTES = 32 * 1024
-#: Bytes of a record besides its key, value and headers, at most; of a batch, its header.
+#: The most bytes of a record besides its key, value and headers, and of a batch's header.
 RECORD_OVERHEAD_BYTES = 48
 _CRC = Struct(">I")
 
@@ -55,12 +56,12 @@ class Stamp(NamedTuple):
 
 
 class Outgoing:
-    """A batch for the target: `first` and `last` are the source's offsets of its first and last record."""
+    """A batch for the target. `first` and `last` are the source's offsets of its first and last record."""
 
     __slots__ = ("_records", "_view", "compression", "count", "first", "last", "size")
 
     def __init__(self, view: BatchView | None, records: Sequence[Record], compression: int) -> None:
-        """Take a batch as it is, or else records that are to be encoded again."""
+        """Take a batch as it is, or records that are to be encoded again."""
         self._view, self._records, self.compression = view, records, compression
         if view is not None:
             self.first, self.last, self.count, self.size = view.base_offset, view.last_offset, view.count, view.size
@@ -89,10 +90,10 @@ class Outgoing:
 
 
 def outgoing(batches: Sequence[BatchView], position: int, batch_bytes_max: int | None = None) -> list[Outgoing]:
-    """Return what the target gets of batches that were fetched at `position`, none larger than `batch_bytes_max`.
+    """Return the batches for the target, from batches that were fetched at `position`. None is larger than `batch_bytes_max`.
 
     Raises:
-        TooLargeRecord: a record alone is larger.
+        TooLargeRecord: a single record is larger.
         KafkaError: a batch that has to be encoded again cannot be decoded.
     """
     limit = batch_bytes_max or (1 << 62)
@@ -127,7 +128,7 @@ def record_size(row: Record) -> int:
 
 
 def _with_neighbours(batches: Sequence[BatchView]) -> Iterator[tuple[BatchView, bool]]:
-    """Yield each batch, and whether it is sent alone: it is large, or has no small neighbour to be joined with."""
+    """Yield each batch, and whether it is sent alone: because it is large, or no neighbour is small enough."""
     small = [batch.size < SMALL_BYTES for batch in batches]
     for index, batch in enumerate(batches):
         beside = (index > 0 and small[index - 1]) or (index + 1 < len(batches) and small[index + 1])
@@ -135,7 +136,7 @@ def _with_neighbours(batches: Sequence[BatchView]) -> Iterator[tuple[BatchView, 
 
 
 def _parts(records: list[Record], codec: int, limit: int) -> Iterable[Outgoing]:
-    """Yield batches of the records, each within the limit without compression."""
+    """Yield batches of the records. Even without compression each is within the limit."""
     part: list[Record] = []
     size = HEADER_BYTES
     for row in records:
@@ -152,7 +153,7 @@ def _parts(records: list[Record], codec: int, limit: int) -> Iterable[Outgoing]:
 
 
 def _restamped(batch: BatchView, stamp: Stamp) -> bytearray:
-    """Return the batch as the producer's own: offsets from 0, its id, epoch and sequence, and a CRC over these."""
+    """Return the batch as one of the producer: offsets from 0 on, the producer's id, epoch and sequence, and a new CRC."""
     made = bytearray(batch.buffer)
     attributes = batch.attributes & CODEC_MASK | (TRANSACTIONAL_BIT if stamp.transactional else 0)
     HEADER.pack_into(

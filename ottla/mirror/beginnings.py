@@ -1,11 +1,11 @@
-"""Where partitions begin, or go on: what the source is now, held against the position that the target has.
+"""The offsets at which partitions begin or go on: the present state of the source is compared with the position in the target.
 
-    no position                               at the first record (`Beginnings.latest`: of the first look, at the end)
-    another topic id                          the topic was deleted and created again: at its first record
-    below the log                             retention was faster: at the log's first record
-    behind the end of the position's epoch    the log was cut (an unclean election, a restored source): where both part (KIP-320)
+    no position                               at the first record (`Beginnings.latest`: at the end, for partitions of the first
+    look) another topic id the topic was deleted and created again: at its first record below the log retention was faster: at
+    the log's first record behind the end of the position's epoch the log was cut (an unclean election, a restored source):
+    where both part (KIP-320)
 
-What is not mirrored by this is said and counted.
+Records that are not mirrored because of this are reported and counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class PlaceBegin(NamedTuple):
-    """Where a partition is read from, as its leader of this epoch has confirmed."""
+    """The offset at which a partition is read, as its leader of this epoch has confirmed it."""
 
     position: MirrorPosition
     leader_epoch: int
@@ -41,20 +41,20 @@ class PlaceBegin(NamedTuple):
 class Losses:
     """The records that the source no longer had when they were to be mirrored."""
 
-    #: Offsets that were not mirrored, as far as they are known.
+    #: The offsets that were not mirrored, as far as their number is known.
     offsets: int = 0
-    #: Partitions whose topic was deleted and created again.
+    #: The partitions whose topic was deleted and created again.
     recreated: int = 0
-    #: Partitions whose log was cut below what was mirrored.
+    #: The partitions whose log was cut below the mirrored offset.
     cut: int = 0
 
 
 class Beginnings:
-    """Where the partitions of one worker begin. `known_ends`: the ends of partitions as the leaders have named them last."""
+    """The offsets at which the partitions of one worker begin. `known_ends` has the last known ends of partitions."""
 
     def __init__(self, source: ClusterClient, known_ends: Mapping[TopicPartition, int], say: Say) -> None:
         self.losses = Losses()
-        #: Partitions whose position a leader has called out of range.
+        #: The partitions for whose position a leader has answered OFFSET_OUT_OF_RANGE.
         self.out_of_range: set[TopicPartition] = set()
         self._source = source
         self._known_ends = known_ends
@@ -64,7 +64,7 @@ class Beginnings:
     async def of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
     ) -> dict[TopicPartition, PlaceBegin]:
-        """Return where each of `places` begins; those without a leader at the moment are left out.
+        """Return the offset at which each of `places` begins. Partitions without a leader at the moment are left out.
 
         Raises:
             Failure: the source cannot be reached.
@@ -82,7 +82,8 @@ class Beginnings:
                 continue
             point, epoch = parted.get(place), leaders.of(place).epoch
             if place in same and epoch < same[place].epoch:
-                # The leader is of an epoch before the position's: the source was restored, and where both part is not known.
+                # The leader's epoch is older than the position's: the source was restored, and it is not known where both logs
+                # differ.
                 point = MirrorPosition(first, topic_id)
             at = self._begin(place, found.get(place), topic_id, first, ends.get(place), point)
             begins[place] = PlaceBegin(at, epoch)
@@ -90,8 +91,9 @@ class Beginnings:
         return begins
 
     async def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, MirrorPosition]:
-        """Return the ends of partitions that have a leader, with the epoch of each: it shows that the source was cut below its end
-        before anything was mirrored (KIP-320).
+        """Return the ends of partitions that have a leader, with the leader epoch of each.
+
+        The epoch shows a later cut below the end, even if nothing has been mirrored yet (KIP-320).
 
         Raises:
             Failure: the source cannot be reached.
@@ -129,8 +131,8 @@ class Beginnings:
                 self.losses.offsets += first - at
             return MirrorPosition(first, topic_id)
         if parted is None and end is not None and at > end:
-            # Without an epoch it is not known where the two logs part. A topic of the same id was cut; one of another id is mirrored from
-            # its beginning.
+            # Without an epoch it is not known where the two logs differ. A topic with the same id was cut; one with another id
+            # is mirrored from its beginning.
             parted = MirrorPosition(end if position.topic_id is not None else first, topic_id)
             if position.topic_id is None:
                 why = f"the source ends before offset {at}: it was deleted and created again, or has lost records"
@@ -186,7 +188,10 @@ class Beginnings:
     async def _parted(
         self, leaders: Leaders, positions: Mapping[TopicPartition, MirrorPosition]
     ) -> dict[TopicPartition, MirrorPosition | None]:
-        """Return where the epoch of each position ends in the source, None where it is not known; without those whose leader does not answer."""
+        """Return for each position the offset at which its epoch ends in the source, or None if that is not known.
+
+        Partitions whose leader does not answer are left out.
+        """
 
         asked = {place: row.epoch for place, row in positions.items() if row.epoch >= 0}
         found: dict[TopicPartition, MirrorPosition | None] = {place: None for place in positions if place not in asked}
@@ -198,7 +203,7 @@ class Beginnings:
     async def _ask(
         self, leaders: Leaders, places: Iterable[TopicPartition], request: Callable[[dict[str, list[int]]], object]
     ) -> list[Any]:
-        """Ask each leader once for all of its partitions. Return the topics of the responses."""
+        """Send one request to each leader, for all of its partitions. Return the topics of the responses."""
         topics: list[Any] = []
         for node, listed in leaders.by_node(places).items():
             rows: dict[str, list[int]] = {}

@@ -1,4 +1,6 @@
-"""The topics of a mirror: which of the source's are mirrored, and their counterparts in the target, which are created and kept alike."""
+"""The topics of a mirror: the mirrored topics of the source, and their counterparts in the target, which are created and kept
+equal.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 from ottla.protocol.messages.metadata import MetadataResponse
 
-#: MirrorMaker's config.properties.exclude: what depends on the brokers of one cluster, or would change timestamps.
+#: MirrorMaker's config.properties.exclude: these settings depend on the brokers of one cluster, or would change timestamps.
 SETTINGS_EXCLUDED = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -30,18 +32,18 @@ SETTINGS_EXCLUDED = frozenset(
 #: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TOPICS_AT_ONCE = 200
-#: How many topics a message names.
+#: A message names at most this many topics.
 NAMED_MAX = 5
 REPLICAS_MAX = 3
 COMPACTED = {"cleanup.policy": "compact"}
-#: A broker that was created under our eyes may not know the topic yet, or another worker has created it.
+#: A new broker may not know the topic yet, or another worker has created it.
 PASSING = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
 
 Say = Callable[[str], None]
 
 
 class Catalogue:
-    """The topics of both sides, as `look` has seen them last."""
+    """The topics of both sides, as the last `look` has found them."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Catalogue:
         *,
         heartbeats: bool = True,
     ) -> None:
-        """See nothing yet. With `heartbeats` the source's are mirrored, whatever the selection says."""
+        """Begin without any topics. With `heartbeats` the source's heartbeats are mirrored, whatever the selection says."""
         self.policy = policy
         self.selection = selection
         #: Partitions of the source that have a counterpart in the target.
@@ -63,9 +65,9 @@ class Catalogue:
         #: The ids of the topics in the source, and of all topics in the target.
         self.topic_ids: dict[str, bytes] = {}
         self._target_ids: dict[str, bytes] = {}
-        #: The ids that `check_clusters` has found; empty before.
+        #: The cluster ids that `check_clusters` has found; empty before that.
         self.cluster_ids = ("", "")
-        #: Topics of the source for which the target makes no room, and why.
+        #: The topics of the source that the target refuses to create, with the reason.
         self.refused: dict[str, str] = {}
         self._source = source
         self._target = target
@@ -76,7 +78,7 @@ class Catalogue:
         self._target_counts: dict[str, int] = {}
         self._said: set[str] = set()
         self._opposite: dict[str, list[Brings]] = {}
-        #: Topics that this worker mirrors: a circle that appears later stops none of them.
+        #: The topics that this worker mirrors. A circle that appears later does not stop them.
         self._begun: set[str] = set()
 
     async def check_clusters(self) -> None:
@@ -94,7 +96,7 @@ class Catalogue:
         self.cluster_ids = (source.cluster_id or "", target.cluster_id or "")
 
     async def look(self) -> None:
-        """Read which topics there are on both sides."""
+        """Read the topics of both sides."""
         self._source.doing = "listing the topics of the source"
         response = await self._source.metadata(None)
         counts = _counts(response)
@@ -114,11 +116,11 @@ class Catalogue:
 
     @property
     def seen_ids(self) -> dict[str, TopicIds]:
-        """The ids at the last look of the topics that are mirrored and have a counterpart, and of these."""
+        """The ids, at the last look, of the mirrored topics that have a counterpart, and of the counterparts."""
         return self._pairs_of_ids(self._source_counts, self.topic_ids, self._target_ids)
 
     async def ids_now(self, names: Iterable[str]) -> dict[str, TopicIds]:
-        """Return the ids that topics of the source and their counterparts have now; topics that one side lacks are left out.
+        """Return the present ids of topics of the source and of their counterparts. Topics that one side lacks are left out.
 
         Raises:
             Failure: a cluster does not answer.
@@ -132,7 +134,7 @@ class Catalogue:
         )
 
     async def target_ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the ids that the counterparts of the source's topics have now, by the source's names.
+        """Return the present ids of the counterparts of the source's topics, by the source's names.
 
         Raises:
             Failure: the target does not answer.
@@ -155,12 +157,12 @@ class Catalogue:
         return wanted and not is_internal(name) and not self._is_cycle(name)
 
     def begin(self) -> None:
-        """Begin to mirror the topics of the last look, whatever another group says of them."""
+        """Begin to mirror the topics of the last look. From now on a circle with another mirror does not stop them."""
         self._begun |= set(self._source_counts)
 
     @property
     def circling(self) -> list[str]:
-        """Topics that are mirrored although another mirror says that it brings them back."""
+        """Topics that are mirrored although another mirror brings them back."""
         return circles(sorted(self._begun & self._source_counts.keys()), self._opposite)
 
     def _is_cycle(self, name: str) -> bool:
@@ -170,16 +172,16 @@ class Catalogue:
 
     @property
     def why_cycles(self) -> str:
-        """Return why `cycles` are not mirrored."""
+        """Return the reason why `cycles` are not mirrored."""
         if self.policy.kind == IDENTITY:
             return f"a mirror from {self.policy.target} to {self.policy.source} runs that would bring them back (stop one of both)"
         return f"they came from {self.policy.target}"
 
     def check_circles(self) -> None:
-        """Check that no mirror that runs brings topics of this one back.
+        """Check that no running mirror brings topics of this one back.
 
         Raises:
-            Failure: one does, and names do not say so.
+            Failure: a mirror does, and the topics' names do not show it.
         """
         if self.policy.kind == IDENTITY and self.cycles:
             groups = sorted(group for group, rows in self._opposite.items() if rows)
@@ -192,21 +194,23 @@ class Catalogue:
 
     @property
     def source_places(self) -> set[TopicPartition]:
-        """The partitions of the source that are mirrored, also those that the target lacks."""
+        """The mirrored partitions of the source, also those that the target lacks."""
         return {(name, index) for name, count in self._source_counts.items() for index in range(count)}
 
     @property
     def topics(self) -> list[str]:
-        """The topics of the source that are mirrored."""
+        """The mirrored topics of the source."""
         return list(self._source_counts)
 
     @property
     def remote_topics(self) -> list[str]:
-        """Return the topics' counterparts that are there."""
+        """Return the existing counterparts of the topics."""
         return [remote for name in self._source_counts if (remote := self.policy.remote(name)) in self._target_counts]
 
     def missing(self) -> dict[str, int]:
-        """Return the topics of the source that the target lacks, or has with fewer partitions, and the number they need."""
+        """Return the topics of the source that the target lacks, or has with fewer partitions, and the number of partitions
+        that each needs.
+        """
         return {
             name: count
             for name, count in self._source_counts.items()
@@ -214,7 +218,7 @@ class Catalogue:
         }
 
     async def create(self) -> None:
-        """Create what is missing. What the target refuses is reported, and the other topics go on."""
+        """Create the missing topics and partitions. If the target refuses one, that is reported, and the others go on."""
         for name, count in self.missing().items():
             remote = self.policy.remote(name)
             try:
@@ -232,11 +236,11 @@ class Catalogue:
         await self.look()
 
     async def internal_id(self, cluster: ClusterClient, name: str) -> bytes | None:
-        """Return the id that one of the mirror's own topics has now, None if the broker that is asked does not know the topic."""
+        """Return the present id of one of the mirror's own topics, or None if the broker that answers does not know the topic."""
         return _ids(await cluster.metadata([name])).get(name)
 
     async def create_internal(self, cluster: ClusterClient, name: str) -> bool:
-        """Create one of the mirror's own topics, compacted and with one partition. Return False if it was there.
+        """Create one of the mirror's own topics, compacted and with one partition. Return False if it existed already.
 
         Raises:
             Failure: it cannot be created.
@@ -253,7 +257,9 @@ class Catalogue:
         return True
 
     async def create_positions(self, name: str) -> bytes | None:
-        """Create the topic of positions if it is not there, and say for which topics of the target that means a new beginning.
+        """Create the topic of positions if it does not exist, and report the topics of the target that are then mirrored again.
+
+        Return its id, or None if that is not known yet.
 
         Return its id, None if it is not known yet.
         """
@@ -277,7 +283,7 @@ class Catalogue:
         self._say(f"created {remote} with {count} partitions")
 
     async def copy_settings(self) -> None:
-        """Bring the settings of the target's topics to those of the source's."""
+        """Make the settings of the target's topics equal to those of the source's."""
         names = [name for name in self._source_counts if self.policy.remote(name) in self._target_counts]
         for first in range(0, len(names), TOPICS_AT_ONCE):
             part = names[first : first + TOPICS_AT_ONCE]
@@ -301,7 +307,7 @@ class Catalogue:
 
 
 def own_settings(entries: Iterable[DescribeConfigsResourceResult]) -> dict[str, str]:
-    """Return the settings of a topic that are its own and fit another cluster."""
+    """Return the settings that are set on a topic itself and fit another cluster."""
     return {
         entry.name: entry.value
         for entry in entries

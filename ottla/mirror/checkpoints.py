@@ -1,9 +1,11 @@
-"""Offsets of the source's groups as offsets of the target: `SOURCE.checkpoints.internal`, and the target's groups themselves if wanted.
+"""Offsets of the source's groups as offsets of the target: they are written to `SOURCE.checkpoints.internal`, and on request to
+the target's groups.
 
-As MirrorMaker's MirrorCheckpointTask does it: a checkpoint never goes back in the target while the group goes on in the source, and a
-group of the target is changed only while it has no members, and never back. Two things are not MirrorMaker's, because it does not see that
-a topic was deleted and created again. The checkpoints of such a topic begin again, whatever offset they had before. And neither a
-checkpoint of a deleted topic, nor one behind the end of the log, is set, while a group that stands behind the end is set back.
+It follows MirrorMaker's MirrorCheckpointTask: a checkpoint never goes back in the target while the group goes on in the source,
+and a group of the target is changed only while it has no members, and never back. Two rules differ from MirrorMaker's, because
+it does not notice when a topic was deleted and created again. The checkpoints of such a topic begin again, whatever offset they
+had before. And a checkpoint of a deleted topic, or behind the end of the log, is never set, while a group whose offset is
+behind the end is set back.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from ottla.mirror.syncs import SyncStore
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import Record
 
-#: Kinds of groups that commit offsets of partitions; a share group has none.
+#: The protocol types of groups that commit offsets of partitions; share groups do not.
 PROTOCOL_TYPES = ("consumer", "")
 EMPTY_STATES = ("Empty", "Dead")
-#: The group is there no more, or has got members meanwhile.
+#: The group no longer exists, or has got members meanwhile.
 NOT_NOW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NON_EMPTY_GROUP)
 
 #: The newest checkpoint of each partition of each group.
@@ -53,7 +55,7 @@ class CheckpointLog:
 
 
 class Checkpoints:
-    """One `round` after the other, by the worker of the first lane."""
+    """The translation of offsets: the worker of the first lane runs one `round` after the other."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Checkpoints:
         groups: Selection,
         say: Say,
     ) -> None:
-        #: Checkpoints that began again, because their topic was deleted and created again in a cluster.
+        #: The number of checkpoints that began again, because their topic was deleted and created again in one of the clusters.
         self.restarted = 0
         self._source, self._target = source, target
         self._syncs, self._store = syncs, store
@@ -76,17 +78,17 @@ class Checkpoints:
         self._say = say
 
     async def round(self) -> int:
-        """Translate the offsets that the groups have now, and write what is new. Return how many checkpoints these are.
+        """Translate the present offsets of the groups, and write the new checkpoints. Return their number.
 
         Raises:
-            Failure: a cluster does not answer, or takes nothing.
+            Failure: a cluster does not answer, or rejects the write.
         """
         known = await self._log.read()
         seen = self._catalogue.seen_ids
         await self._syncs.read()
         committed = await self._committed()
         now = await self._catalogue.ids_now({name for row in committed.values() for name, _ in row if name in seen})
-        # A topic that had the same id before and after was not created again while its offsets were read.
+        # If a topic has the same id before and after, it was not created again while its offsets were read.
         same = {name: ids for name, ids in now.items() if ids == seen[name]}
         new, again = [], []
         for group, offsets in committed.items():
@@ -111,7 +113,7 @@ class Checkpoints:
             self.restarted += count
 
     async def apply(self) -> None:
-        """Set the offsets of the target's groups that have no members to those of their checkpoints.
+        """Set the offsets of the target's groups without members to those of their checkpoints.
 
         Raises:
             Failure: the target does not answer, or gives no permission.
@@ -146,30 +148,31 @@ class Checkpoints:
 
 
 def is_news(row: Checkpoint, last: Checkpoint | None) -> bool:
-    """Return whether a checkpoint is to be written after the last one: the group went back in the source, or on in the target, or the last
-    one is of a topic that was created again."""
+    """Return whether a checkpoint has to be written after the last one: the group went back in the source or forward in the
+    target, or the last one belongs to a topic that was created again.
+    """
     if last is None or is_of_others(last, row.ids):
         return True
     return row.upstream < last.upstream or row.downstream > last.downstream
 
 
 def is_of_others(row: Checkpoint, ids: TopicIds | None) -> bool:
-    """Return whether a checkpoint is known to be of other topics of these names."""
+    """Return whether a checkpoint is known to belong to other topics with these names."""
     return row.ids is not None and row.ids != ids
 
 
 class Applied(NamedTuple):
-    """The offsets that `apply_checkpoints` has set, and notes for a person about unusual ones."""
+    """The offsets that `apply_checkpoints` has set, and notes for the user about unusual ones."""
 
     offsets: dict[TopicPartition, int]
     texts: list[str]
 
 
 async def apply_checkpoints(cluster: ClusterClient, group: str, rows: Mapping[TopicPartition, Checkpoint]) -> Applied:
-    """Set the offsets of a group that has no members, never back within a log.
+    """Set the offsets of a group without members, never back within a log.
 
-    An offset that the group has committed behind the end of a log is of a topic that was deleted, or of records that the log has lost: a
-    consumer that began there would go to either end of the log. It is set back to the checkpoint.
+    An offset behind the end of a log belongs to a deleted topic, or to records that the log has lost. A consumer that began
+    there would go to one of the ends of the log, so the offset is set back to the checkpoint.
 
     Raises:
         Failure: the cluster does not answer, or gives no permission.

@@ -1,4 +1,4 @@
-"""The records that a mirror writes of its own: pairs of offsets while it commits, and heartbeats."""
+"""The mirror's own records: pairs of offsets while it commits, and heartbeats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.mirror.names import HEARTBEATS
 from ottla.mirror.syncs import SyncWriter
 from ottla.protocol.records.record import NewRecord
 
-#: The time between two writes of pairs, at which those of a partition that waits for records are written.
+#: The time between two writes of pairs. The last pairs of partitions without new records are written then.
 EMIT_S = 1.0
 #: MirrorMaker's emit.heartbeats.interval.seconds.
 HEARTBEAT_S = 1.0
@@ -21,7 +21,10 @@ PARTITION = 0
 
 
 class Emitter:
-    """Records for one of the mirror's topics in a cluster. Those that could not be written are tried again with the next ones."""
+    """A writer of records to one of the mirror's topics in a cluster.
+
+    Records that could not be written are tried again with the next ones.
+    """
 
     def __init__(self, cluster: ClusterClient, topic: str) -> None:
         self.topic = topic
@@ -30,10 +33,10 @@ class Emitter:
         self._left: list[NewRecord] = []
 
     async def write(self, records: Iterable[NewRecord]) -> None:
-        """Write records with the time of now, and wait until they are acknowledged.
+        """Write records with the present time, and wait until they are acknowledged.
 
         Raises:
-            Failure: they may not be there; the next call writes them again.
+            Failure: they may not have been written; the next call writes them again.
         """
         self._left += records
         if not self._left:
@@ -55,16 +58,17 @@ class Emitter:
 
 
 class SyncEmitter:
-    """The pairs of offsets of this worker's partitions, written to the topic of pairs.
+    """A writer of the pairs of offsets of this worker's partitions, to the topic of pairs.
 
-    A worker knows the id of a topic in the target from before a transaction, and a transaction names topics, not ids. Therefore the id is
-    asked for again after it: if it is still the same, the offsets are of that topic; otherwise they may be of either, and the pair is dropped.
+    A worker knows the id of a topic in the target from before a transaction, but a transaction names topics, not ids. Therefore
+    the id is requested again afterwards: if it is still the same, the offsets belong to that topic. Otherwise they may belong
+    to either topic, and the pair is dropped.
     """
 
     def __init__(
         self, cluster: ClusterClient, topic: str, target_ids: Callable[[set[str]], Awaitable[dict[str, bytes]]]
     ) -> None:
-        """Take the function that asks the target for the ids which the counterparts of the source's topics have now."""
+        """Take the function that requests the present ids of the counterparts of the source's topics."""
         self.topic = topic
         self._emitter = Emitter(cluster, topic)
         self._target_ids = target_ids
@@ -72,18 +76,18 @@ class SyncEmitter:
         self._due: list[OffsetSync] = []
 
     def take(self, pairs: Iterable[OffsetSync]) -> None:
-        """Take the pairs of a transaction that was committed."""
+        """Take the pairs of a committed transaction."""
         self._due += self._choice.take(pairs)
 
     def write_again(self) -> None:
-        """Write the last pair of each partition with the next ones: the topic was deleted, and is there again."""
+        """Write the last pair of each partition again with the next ones, because the topic was deleted and created again."""
         self._choice.again()
 
     async def flush(self) -> None:
         """Write all pairs that are not written yet.
 
         Raises:
-            Failure: they may not be there; they are written with the next ones.
+            Failure: they may not have been written; they are written again with the next ones.
         """
         due, self._due = [*self._due, *self._choice.pause()], []
         try:
@@ -96,10 +100,10 @@ class SyncEmitter:
 
 
 class MirrorHeartbeats:
-    """Heartbeats of a mirror, in each cluster under the key that MirrorMaker's flow towards it would have."""
+    """A writer of a mirror's heartbeats to each cluster, with the key of MirrorMaker's flow towards that cluster."""
 
     def __init__(self, source: str, target: str, at: Iterable[tuple[ClusterClient, bool]]) -> None:
-        """Take the clusters in `at`, and of each whether it is the target."""
+        """Take the clusters in `at`, each with whether it is the target."""
         self._emitters = [
             (Emitter(cluster, HEARTBEATS), (source, target) if is_target else (target, source))
             for cluster, is_target in at
@@ -109,6 +113,6 @@ class MirrorHeartbeats:
         """Write one heartbeat to each cluster.
 
         Raises:
-            Failure: a cluster does not take it.
+            Failure: a cluster does not accept it.
         """
         await asyncio.gather(*(emitter.write([heartbeat_record(*key, now_ms)]) for emitter, key in self._emitters))

@@ -1,8 +1,8 @@
 """The records of a mirror's internal topics, in the formats of Kafka's MirrorMaker 2: OffsetSync, Checkpoint, Heartbeat (KIP-382).
 
-Its tools and RemoteClusterUtils read what this mirror writes, and this mirror what MirrorMaker has written. Beside MirrorMaker's key and value
-a pair and a checkpoint have a header with the ids of both topics, which MirrorMaker does not look at: an offset says nothing of a topic that
-was created again.
+MirrorMaker's tools and RemoteClusterUtils can read the records of this mirror, and this mirror those of MirrorMaker. Beside
+MirrorMaker's key and value a pair and a checkpoint have a header with the ids of both topics, which MirrorMaker ignores: an
+offset means nothing in a topic that was created again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ottla.protocol.schema import int32, int64, message
 
 VERSION = 0
 _VERSION_BYTES = VERSION.to_bytes(2, "big")
-#: Its value has the ids of the source's topic and of the target's, as Kafka prints them, with a space in between.
+#: The value of this header has the ids of the source's topic and of the target's, as Kafka prints them, with a space in
+#: between.
 TOPICS_HEADER = "ottla.topic.ids"
 
 
@@ -61,7 +62,7 @@ class HeartbeatValue:
 
 
 class TopicIds(NamedTuple):
-    """Which topics a pair or a checkpoint is of: the source's and the target's."""
+    """The ids of the topics of a pair or a checkpoint: the source's and the target's."""
 
     source: bytes
     target: bytes
@@ -72,7 +73,10 @@ class TopicIds(NamedTuple):
 
 
 class OffsetSync(NamedTuple):
-    """The same record at two places: `upstream` is its offset in the source, `downstream` in the target. `ids` of MirrorMaker's are None."""
+    """The same record in both clusters: `upstream` is its offset in the source, `downstream` in the target.
+
+    `ids` is None in MirrorMaker's pairs.
+    """
 
     place: TopicPartition
     upstream: int
@@ -111,7 +115,7 @@ def heartbeat_record(source: str, target: str, now_ms: int) -> NewRecord:
 
 
 def read_offset_sync(record: Record) -> OffsetSync | None:
-    """Return the pair of a record; None for a tombstone and for what is none."""
+    """Return the pair in a record; None for a tombstone and for other records."""
     key, value = record.key, record.value
     if key is None or value is None:
         return None
@@ -124,7 +128,7 @@ def read_offset_sync(record: Record) -> OffsetSync | None:
 
 
 def read_checkpoint(record: Record) -> Checkpoint | None:
-    """Return the checkpoint of a record; None for a tombstone and for what is none."""
+    """Return the checkpoint in a record; None for a tombstone and for other records."""
     key, value = record.key, record.value
     if key is None or value is None:
         return None
@@ -142,7 +146,7 @@ def _headers(ids: TopicIds | None) -> tuple[tuple[str, bytes], ...]:
 
 
 def _read_ids(record: Record) -> TopicIds | None:
-    """Return the ids in the header; None without a header, or if it is not of this mirror."""
+    """Return the ids in the header; None without a header, or if it does not come from this mirror."""
     text = dict(record.headers).get(TOPICS_HEADER)
     try:
         source, target = (text or b"").decode("ascii").split(" ")

@@ -1,10 +1,11 @@
-"""One lane: takes what was read of its partitions, and commits it to the target with the positions, one transaction after the other.
+"""One lane: it takes the records that were read of its partitions, and commits them to the target with the positions, in one
+transaction after the other.
 
     starting --> running --> (a failure) --> starting, after a pause that doubles
                    |
                    +--> (fenced) --> starting, once the coordinator of the workers has confirmed that the lane is still here
 
-A partition that the target does not take is stopped alone, and tried again later; the others of the lane go on.
+If the target rejects a partition, only that one is stopped and tried again later; the others of the lane go on.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import Record
 from ottla.server.clock import Clock
 
-#: What waits in a lane of one partition; it is read on when there is less.
+#: The bytes that may wait in a lane of one partition. Below them, more is read.
 WAITING_BYTES_MAX = 16 * 1024 * 1024
-#: The bytes of one transaction: what is lost with it is read again.
+#: The bytes of one transaction. If it fails, they are read again.
 TRANSACTION_BYTES_MAX = 16 * 1024 * 1024
-#: The least time between two commits of a lane, so that a trickle of records does not cost a transaction each.
+#: The least time between two commits of a lane, so that few records do not cause a transaction each.
 COMMIT_EVERY_MS = 100
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.2, 10.0
-#: After this time a partition that was stopped is tried again.
+#: A stopped partition is tried again after this time.
 STOPPED_S = 15.0
-#: After this time a partition that had no leader in the source is looked up again.
+#: A partition without a leader in the source is looked up again after this time.
 LATER_MS = 1_000
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class Surroundings(Protocol):
-    """The interface to its worker that a lane needs."""
+    """The interface of a worker that a lane needs."""
 
     source: str
     clock: Clock
@@ -54,20 +55,20 @@ class Surroundings(Protocol):
     def target_of(self, place: TopicPartition) -> TopicPartition: ...
 
     def restart_at(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Set the positions from which the reader reads these partitions again."""
+        """Let the reader read these partitions again, from these positions."""
 
     async def begins_of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
     ) -> dict[TopicPartition, PlaceBegin]:
-        """Return where partitions begin whose positions in the target are `found`; those without a leader now are left out."""
+        """Return where partitions with the positions `found` in the target begin. Those without a leader are left out."""
 
     async def latest_of(
         self, lane: int, found: Iterable[TopicPartition]
     ) -> dict[TopicPartition, MirrorPosition] | None:
-        """Return the ends of the lane's partitions that have no position, if they are to begin there; None: none is."""
+        """Return the ends of the lane's partitions without a position; None if these begin at their first records."""
 
     async def batch_bytes_max(self, topic: str) -> int:
-        """Return the largest batch that a topic of the target takes."""
+        """Return the largest batch that a topic of the target accepts."""
 
     async def confirm(self) -> None: ...
 
@@ -76,7 +77,7 @@ class Surroundings(Protocol):
     def say(self, text: str) -> None: ...
 
     def say_seldom(self, text: str) -> None:
-        """Log a failure that is tried again and again, unless it was logged a moment ago."""
+        """Log a failure that is tried again and again, unless it has just been logged."""
 
 
 @dataclass(slots=True)
@@ -89,17 +90,17 @@ class Done:
 
 
 class Lane:
-    """A lane of this worker. `put` gives it what was read, `run` is its task."""
+    """A lane of this worker. `put` gives it batches that were read; `run` is its task."""
 
     def __init__(self, number: int, producer: LaneProducer, around: Surroundings) -> None:
         self.number = number
-        #: The committed position of each partition. Only these partitions are read.
+        #: The committed position of each partition. Only partitions in it are read.
         self.positions: dict[TopicPartition, MirrorPosition] = {}
-        #: The next offset that is to be read of each.
+        #: The next offset to read of each partition.
         self.expected: dict[TopicPartition, int] = {}
-        #: Bytes that were read and are not committed yet.
+        #: The bytes that were read and are not committed yet.
         self.bytes = 0
-        #: Partitions that the target does not take, and why.
+        #: The partitions that the target rejects, with the reason.
         self.stopped: dict[TopicPartition, str] = {}
         self.is_running = False
         self._producer = producer
@@ -109,11 +110,11 @@ class Lane:
         self._bytes: dict[TopicPartition, int] = {}
         self._limits: dict[str, int] = {}
         self._retry_ms: dict[TopicPartition, int] = {}
-        #: Positions that are others than the target has.
+        #: The positions that differ from those in the target.
         self._unsaved: dict[TopicPartition, MirrorPosition] = {}
-        #: Partitions that are to be looked up again: their topic, their leader or their log has changed.
+        #: The partitions to look up again: their topic, their leader or their log has changed.
         self._again: set[TopicPartition] = set()
-        #: Partitions that had no leader in the source, and when they are looked up again.
+        #: The partitions without a leader in the source, and the times when they are looked up again.
         self._later_ms: dict[TopicPartition, int] = {}
         self._changed = asyncio.Event()
         self._ends = False
@@ -128,7 +129,7 @@ class Lane:
             self._changed.set()
 
     def put(self, batches: Batches) -> None:
-        """Take batches, if they are the next ones.
+        """Take batches, if they are the next ones of their partition.
 
         Batches that were read before the lane began again are dropped: they will be read again.
         """
@@ -152,12 +153,12 @@ class Lane:
         )
 
     def look_again(self, place: TopicPartition) -> None:
-        """Find out again where a partition goes on. What was read of it and is not in a transaction yet is dropped."""
+        """Find out again where a partition goes on. Records that were read of it and are not in a transaction yet are dropped."""
         self._again.add(place)
         self._changed.set()
 
     def retry(self) -> None:
-        """Try the partitions that were stopped now: topics of the target were created."""
+        """Try the stopped partitions now, because topics of the target were created."""
         self._retry_ms = dict.fromkeys(self._retry_ms, 0)
         self._changed.set()
 
@@ -168,7 +169,7 @@ class Lane:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether all that was read is committed."""
+        """Return whether all records that were read are committed."""
         held = self._bytes or self._again or self._unsaved
         return self.is_running and not held and set(self.positions) | set(self.stopped) >= self._wanted
 
@@ -202,7 +203,7 @@ class Lane:
                 await refreshed(self._around.leaders)
 
     async def _start(self) -> None:
-        """Fence the worker that had the lane before, and find out where it ended."""
+        """Fence the worker that had the lane before, and find out where that worker ended."""
         self._pause()
         await self._producer.start()
         await self._begin_at_ends()
@@ -210,9 +211,10 @@ class Lane:
         self.is_running = True
 
     async def _begin_at_ends(self) -> None:
-        """Commit the ends of the lane's partitions as their positions, if it begins there and has never done so (--begin latest).
+        """Commit the ends of the lane's partitions as their positions, if they are to begin there and the lane has never done
+        so (--begin latest).
 
-        A later partition, and one that is without a leader now, begins at its first record.
+        A partition that is created later, or has no leader now, begins at its first record.
         """
         around = self._around
         ends = await around.latest_of(self.number, await around.positions.read())
@@ -230,13 +232,13 @@ class Lane:
         self._again.clear()
 
     async def _adopt(self, places: Iterable[TopicPartition]) -> None:
-        """Begin to mirror partitions where the target's positions are."""
+        """Begin to mirror partitions at the target's positions."""
         places = [place for place in places if place not in self.stopped]
         if not places:
             return
         found = dict(await self._around.positions.read())
         begins = await self._around.begins_of(places, found)
-        # From here to the end of a start nothing is awaited: what was fetched before does not come in between.
+        # From here to the end of the start nothing is awaited, so that no batch that was fetched earlier can come in between.
         for place, (position, _) in begins.items():
             self.positions[place], self.expected[place] = position, position.next_offset
             if place in found and found[place] != position:
@@ -245,7 +247,7 @@ class Lane:
         self._around.restart_at(begins)
 
     async def _step(self) -> bool:
-        """Take what has changed, or commit what has come. Return whether something was committed."""
+        """Handle changes, or commit the records that have come. Return whether something was committed."""
         around = self._around
         self._changed.clear()
         for place, retry_ms in list(self._retry_ms.items()):
@@ -270,7 +272,7 @@ class Lane:
         return False
 
     def _drop(self, place: TopicPartition) -> None:
-        """Forget where a partition is, and what was read of it."""
+        """Forget the position of a partition, and the records that were read of it."""
         self.positions.pop(place, None)
         self.expected.pop(place, None)
         self._unsaved.pop(place, None)
@@ -317,7 +319,8 @@ class Lane:
         """Write records and positions in one transaction. Return the offset of the first record of each batch."""
         await self._producer.begin([*batches, *saved])
         offsets = await self._producer.produce(batches)
-        # The positions come after the records, for a producer without transactions: a position never says more than what is there.
+        # The positions are sent after the records, for a producer without transactions: a position must not be ahead of the
+        # records.
         await self._producer.produce(saved)
         await self._producer.end(commit=True)
         return offsets
@@ -347,7 +350,9 @@ class Lane:
         return {place: [Outgoing(None, records, 0)] for place, records in rows.items()}
 
     async def _stop(self, fault: PlaceFailed) -> bool:
-        """Go on without the partition that the target does not take. A batch that is too large is cut first.
+        """Continue without the partition that the target rejects.
+
+        If a batch is too large, split it first. Return whether the partition belongs to the lane.
 
         Return whether it is one of the lane's partitions.
         """
@@ -367,7 +372,7 @@ class Lane:
 
 
 def _size(batches: Batches) -> int:
-    """Return the bytes of what was read; at least 1, as a marker alone moves a position, too."""
+    """Return the bytes that were read. It is at least 1, because a marker alone moves a position, too."""
     return sum(batch.size for batch in batches.batches) or 1
 
 
@@ -377,7 +382,10 @@ def _done(
     batches: Mapping[TopicPartition, list[Outgoing]],
     offsets: Mapping[TopicPartition, list[int]],
 ) -> Done:
-    """Return counts, and of each batch the pairs of offsets of some records. `topic_ids` are the target's before the transaction."""
+    """Return counts, and pairs of offsets for some records of each batch.
+
+    `topic_ids` are the ids in the target before the transaction.
+    """
     done = Done()
     for place, rows in batches.items():
         (source, source_id), target_id = sources[place], topic_ids[place]

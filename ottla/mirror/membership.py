@@ -1,7 +1,8 @@
-"""Which lanes this worker has, by Kafka's group protocol in the target: type `ottla-mirror`, the members' metadata and assignments in JSON.
+"""The lanes of this worker are assigned by Kafka's group protocol in the target: type `ottla-mirror`, the members' metadata and
+assignments in JSON.
 
-A rebalance does not stop the mirror. A lane that is given to another worker is fenced by that worker's first request, whatever this one
-is doing then.
+A rebalance does not stop the mirror. When a lane is assigned to another worker, that worker's first request fences this one,
+whatever it is doing then.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ RETRY_S = 1.0
 
 
 class Refused(Failure):
-    """The group's other workers do something else than this one."""
+    """The other workers of the group have other options."""
 
 
 class Membership:
-    """A member of the group. `weights` says how many partitions each lane has, `on_lanes` is called with the lanes of each generation.
+    """A member of the group.
 
-    `brings` is what other mirrors read of this one (opposite.py). `does` is what all workers of the group must do alike, by option: whose
-    is another gets no lanes, and ends. The workers that have lanes are right, and the leader where none has.
+    `weights` returns the number of partitions of each lane, and `on_lanes` is called with the lanes of each generation.
+
+    `brings` is the information for other mirrors (opposite.py). `does` has the options that must be the same in all workers of
+    the group: a worker with other options gets no lanes, and ends. The options of the workers with lanes count; if none has
+    lanes, those of the leader.
     """
 
     def __init__(
@@ -63,10 +67,12 @@ class Membership:
         self._beaten = asyncio.Condition()
 
     async def run(self) -> None:
-        """Take part for ever. Without a coordinator the lanes stay: a worker whose lanes no other gets goes on.
+        """Take part in the group for ever.
+
+        Without a coordinator the lanes are kept: if no other worker can get them, this one goes on.
 
         Raises:
-            Refused: the other workers do something else.
+            Refused: the other workers have other options.
         """
         while True:
             try:
@@ -78,7 +84,7 @@ class Membership:
                 await asyncio.sleep(RETRY_S)
 
     async def confirm(self) -> None:
-        """Wait until the coordinator has answered a heartbeat, or given an assignment, that was requested after this call."""
+        """Wait for the coordinator's response to a heartbeat, or for an assignment, that was requested after this call."""
         async with self._beaten:
             wanted = self._beats + 2
             await self._beaten.wait_for(lambda: self._beats >= wanted)
@@ -139,7 +145,7 @@ class Membership:
         )
 
     def _is_uneven(self) -> bool:
-        """Return whether the leader would share otherwise by now: topics have come or gone."""
+        """Return whether the leader would assign differently now, because topics were created or deleted."""
         return len(self._shares) > 1 and share(self._shares, self._weights()) != self._shares
 
     async def _beat(self) -> None:
@@ -149,7 +155,7 @@ class Membership:
 
 
 def _said(data: bytes) -> dict[str, object]:
-    """Return what a member's metadata or assignment says; nothing where it is another program's."""
+    """Return the contents of a member's metadata or assignment. Those of another program are empty."""
     try:
         row = json.loads(data or b"{}")
     except (ValueError, RecursionError):
@@ -161,7 +167,7 @@ def _lanes(data: bytes) -> list[int]:
     """Return the lanes of a member's metadata or assignment.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is neither metadata nor an assignment.
     """
     try:
         return [lane for lane in map(int, json.loads(data or b'{"lanes": []}')["lanes"]) if 0 <= lane < LANES]

@@ -1,4 +1,4 @@
-"""Names of a mirror: what a topic is called in the target, which topics are a mirror's own, and which would go round in a circle.
+"""Names of a mirror: the name of a topic in the target, the mirror's own topics, and topics that would be mirrored in a circle.
 
 The two policies are those of Kafka's MirrorMaker 2 (KIP-382): DefaultReplicationPolicy puts the source's alias before the name, and
 IdentityReplicationPolicy keeps the name. The names of internal topics are MirrorMaker's too, so that its tools read them.
@@ -14,16 +14,16 @@ from ottla.client.failures import Failure, Kind
 
 DEFAULT, IDENTITY = "default", "identity"
 HEARTBEATS = "heartbeats"
-#: MirrorMaker's topics.exclude and groups.exclude, where nothing else is said.
+#: The defaults of MirrorMaker's topics.exclude and groups.exclude.
 TOPICS_EXCLUDED = (r".*[\-\.]internal", r".*\.replica", r"__.*")
 GROUPS_EXCLUDED = (r"console-consumer-.*", r"connect-.*", r"__.*")
-#: An alias is part of the names of topics.
+#: An alias becomes part of the names of topics.
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The names in the target `target` of what comes from the cluster `source`."""
+    """The names in the cluster `target` for topics and groups from the cluster `source`."""
 
     source: str
     target: str
@@ -37,16 +37,16 @@ class Policy:
         return f"{self.source}{self.separator}{topic}"
 
     def origin(self, topic: str) -> str | None:
-        """Return the alias of the cluster from which a topic was mirrored by its name, None for a cluster's own."""
+        """Return the alias of the cluster from which a topic was mirrored, by its name; None for a topic of the cluster itself."""
         alias, found, rest = topic.partition(self.separator)
         return alias if found and rest else None
 
     def upstream(self, topic: str) -> str:
-        """Return the name that a mirrored topic has in the cluster from which it came."""
+        """Return the name of a mirrored topic in the cluster from which it was mirrored."""
         return topic.partition(self.separator)[2]
 
     def is_cycle(self, topic: str) -> bool:
-        """Return whether the topic came from the target, over whatever clusters in between: it is not mirrored back."""
+        """Return whether the topic came from the target, also through other clusters: then it is not mirrored back."""
         if self.kind == IDENTITY and not topic.endswith(HEARTBEATS):
             return False
         while (alias := self.origin(topic)) is not None:
@@ -64,23 +64,26 @@ class Policy:
 
     @property
     def positions_topic(self) -> str:
-        """Return the topic in the target that has the source's offsets up to which each partition is mirrored (Connect's
-        offset.storage.topic).
+        """Return the topic in the target with the position of each partition: the source's offset up to which it is mirrored
+        (Connect's offset.storage.topic).
         """
         return f"mm2-offsets.{self.source}.internal"
 
     @property
     def checkpoints_topic(self) -> str:
-        """Return the topic in the target that has the translated offsets of groups."""
+        """Return the topic in the target with the translated offsets of groups."""
         return f"{self.source}.checkpoints.internal"
 
     def offset_syncs_topic(self, *, in_source: bool) -> str:
-        """Return the pairs of offsets that are the same record; in the source as by default, or in the target (KIP-716)."""
+        """Return the topic with the pairs of offsets of the same record.
+
+        It is in the source by default, or in the target (KIP-716).
+        """
         return f"mm2-offset-syncs.{self.target if in_source else self.source}.internal"
 
     @property
     def group(self) -> str:
-        """The group of the mirror's workers, in the target."""
+        """The group of the mirror's workers. It is in the target."""
         return f"ottla-mirror.{self.source}.{self.target}"
 
     def transactional_id(self, lane: int) -> str:
@@ -88,13 +91,13 @@ class Policy:
 
 
 def is_internal(topic: str) -> bool:
-    """Return whether a topic is one of Kafka's, of Connect's or of a mirror's own."""
+    """Return whether a topic belongs to Kafka, to Connect or to a mirror."""
     return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal"))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Names that match one of `included` and none of `excluded`, both patterns of whole names."""
+    """Names that match one of `included` and none of `excluded`. The patterns match whole names."""
 
     included: Sequence[str] = (".*",)
     excluded: Sequence[str] = ()
@@ -104,7 +107,7 @@ class Selection:
         """Compile the patterns.
 
         Raises:
-            Failure: one is no regular expression.
+            Failure: a pattern is no regular expression.
         """
         object.__setattr__(self, "_patterns", (_compiled(self.included), _compiled(self.excluded, or_none=True)))
 
@@ -128,7 +131,7 @@ def check_alias(alias: str) -> str:
     """Return the alias.
 
     Raises:
-        Failure: it cannot be part of a topic's name, or holds the separator.
+        Failure: the alias cannot be part of a topic's name, or contains the separator.
     """
     if not ALIAS.fullmatch(alias):
         raise Failure(

@@ -1,12 +1,13 @@
-"""Mirrors that bring topics from the target back to the source: with names that are kept, each record would go round in a circle.
+"""Mirrors in the opposite direction: if they keep names, each record would be mirrored in a circle.
 
-A name does not say where a topic came from then, but a worker of a mirror is a member of a group in the cluster that it writes to, and
-says there what it brings (`Brings`). So a mirror that keeps names looks in its source for the groups of others that read from its target.
-Cluster ids are compared, as the aliases are each command's own. What no longer runs is no danger: a direction can be turned around.
+Kept names do not show where a topic came from. But a worker of a mirror is a member of a group in the cluster that it writes
+to, and its metadata there describe the topics that it brings (`Brings`). So a mirror that keeps names looks in its source for
+groups of mirrors that read from its target. It compares cluster ids, because each command chooses its own aliases. A mirror
+that no longer runs does not count: a direction can be reversed.
 
-Each user that may read with one group can join it and say anything. So a group counts only if it has a mirror's name for the alias that it
-gives, and the cluster has the positions topic of that mirror, which takes rights to make. Expressions of others are matched by RE2, in
-linear time.
+Any user with READ on a group can join it with any metadata. So a group counts only if it has the name of a mirror with the
+alias in its metadata, and the cluster has that mirror's positions topic, whose creation needs a permission. RE2 matches the
+expressions of others, in linear time.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from ottla.server.extras import Pattern, compiled
 from ottla.server.regex.automaton import TooMuchWork
 
 PROTOCOL_TYPE = "ottla-mirror"
-#: A group that is in a rebalance does not show what its members say; one takes a second or two.
+#: A group does not show its members' metadata during a rebalance, which takes a second or two.
 LOOKS, LOOK_S = 50, 0.2
-#: The expressions of a member that count, their length, and the members of a group that count.
+#: The most expressions of a member, the most characters of one, and the most members of a group that are read.
 EXPRESSIONS_MAX, EXPRESSION_MAX, MEMBERS_MAX = 100, 1_000, 100
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """Names that another program says it selects. An expression that is not valid, or needs too much work, may match each
-    name, and excludes none.
+    """The names that another mirror selects.
+
+    An invalid expression, or one that needs too much work, counts as matching every name if it includes, and none if it
+    excludes.
     """
 
     included: tuple[str, ...]
@@ -64,7 +67,7 @@ def _compiled(expression: str) -> Pattern | None:
 
 
 class Brings(NamedTuple):
-    """The topics that a mirror brings into its target: those of the cluster `cluster_id`, which it calls `alias`."""
+    """The topics that a mirror brings into its target, from the cluster `cluster_id` with the alias `alias`."""
 
     cluster_id: str
     alias: str
@@ -72,20 +75,20 @@ class Brings(NamedTuple):
     selection: Selection | Foreign
 
     def encoded(self) -> dict[str, object]:
-        """Return the text by which the members of the mirror say it."""
+        """Return the text about this for the members' metadata."""
         included, excluded = list(self.selection.included), list(self.selection.excluded)
         return {"id": self.cluster_id, "alias": self.alias, "names": self.kind, "topics": included, "exclude": excluded}
 
     def brings(self, topic: str) -> bool:
-        """Return whether a topic of the mirror's target is, or would be, one that the mirror has brought there."""
+        """Return whether a topic of the mirror's target is one that the mirror has brought there, or would bring."""
         if topic.endswith(HEARTBEATS):
-            return False  # their names say it
+            return False  # their names show the source
         policy = Policy(self.alias, "", self.kind)
         return topic in self.selection if self.kind == IDENTITY else policy.origin(topic) == self.alias
 
 
 def decoded(metadata: bytes) -> Brings | None:
-    """Return what a member says of its mirror; None if it says nothing of that."""
+    """Return what a member's metadata say about its mirror; None if they do not."""
     try:
         row = json.loads(metadata)["brings"]
         included, excluded = tuple(row["topics"]), tuple(row["exclude"])
@@ -98,10 +101,12 @@ def decoded(metadata: bytes) -> Brings | None:
 
 
 async def opposite_mirrors(source: ClusterClient, target_id: str, topics: Container[str]) -> dict[str, list[Brings]]:
-    """Return what mirrors that run bring from the cluster `target_id` into the source, which has `topics`, by the name of their group.
+    """Return what running mirrors bring from the cluster `target_id` into the source, by the names of their groups.
+
+    `topics` are those of the source.
 
     Raises:
-        Failure: the source does not say it, or a mirror's group is in a rebalance all the time.
+        Failure: the source does not answer, or a mirror's group does not leave its rebalance.
     """
     found: dict[str, list[Brings]] = {}
     for group in await list_groups(source):
@@ -115,7 +120,7 @@ async def opposite_mirrors(source: ClusterClient, target_id: str, topics: Contai
 
 
 def _alias_of(group: str) -> str | None:
-    """Return the alias of the source in the name of a mirror's group; None if it is no such name."""
+    """Return the alias of the source in the name of a mirror's group; None for another name."""
     kind, _, aliases = group.partition(".")
     alias, dot, target = aliases.partition(".")
     return alias if kind == PROTOCOL_TYPE and dot and target else None
@@ -130,5 +135,5 @@ async def _settled(source: ClusterClient, group: str) -> list[bytes]:
 
 
 def circles(names: Iterable[str], opposite: dict[str, list[Brings]]) -> list[str]:
-    """Return those of the source's topics that one of the mirrors brings."""
+    """Return the topics of the source that one of the mirrors brings."""
     return [name for name in names if any(each.brings(name) for rows in opposite.values() for each in rows)]

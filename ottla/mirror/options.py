@@ -22,7 +22,7 @@ class MirrorOptions:
     copy_settings: bool = True
     copy_acls: bool = True
     refresh_s: float = 30.0
-    #: The place of the pairs of offsets: "source", "target" or "none".
+    #: The cluster with the topic of pairs of offsets: "source", "target" or "none".
     offset_syncs: str = "source"
     groups: Selection = field(default_factory=Selection)
     checkpoint_s: float = 60.0
@@ -31,7 +31,10 @@ class MirrorOptions:
     session_ms: int = SESSION_MS
 
     def shared(self, source_id: str) -> dict[str, object]:
-        """Return what all workers of the mirror must do alike, by option: a partition is any worker's. `source_id` is the source's cluster id."""
+        """Return the options that must be the same in all workers of the mirror, because any worker may get a partition.
+
+        `source_id` is the source's cluster id.
+        """
         return {
             "--topics": list(self.topics.included),
             "--exclude": list(self.topics.excluded),
@@ -44,7 +47,7 @@ class MirrorOptions:
 
 
 class Clusters(NamedTuple):
-    """The connections of a worker. Responses of one come in order, so what waits for long has its own."""
+    """The connections of a worker. Responses on one connection come in order, so requests that wait long have their own."""
 
     source: ClusterClient
     reading: ClusterClient

@@ -1,11 +1,12 @@
-"""How far each partition is mirrored, as the target's compacted topic `mm2-offsets.SOURCE.internal` says it (Connect's offset.storage.topic).
+"""The position of each mirrored partition, in the target's compacted topic `mm2-offsets.SOURCE.internal` (Connect's
+offset.storage.topic).
 
-The records are those of Kafka's MirrorMaker 2: it goes on where this mirror ends, and this one where MirrorMaker ends. Beside the offset,
-which is all that MirrorMaker reads, a value has the topic's id and the leader epoch of the last record: an offset says nothing of a topic
-that was created again, or of a log that was cut.
+The records are those of Kafka's MirrorMaker 2, so that it can continue where this mirror ends, and the other way round.
+MirrorMaker reads only the offset. A value also has the topic's id and the leader epoch of the last record, because an offset
+means nothing in a topic that was created again, or in a log that was cut.
 
-A worker that has fenced the one before it reads to the end of the topic: what that one has committed is there, and nothing of it
-can come later.
+After a worker has fenced the former one, it reads to the end of the topic: everything that the former worker has committed is
+there, and nothing can follow.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.builder import partition_for_key
 from ottla.protocol.records.record import Record
 
-#: The name of the connector in Connect's positions.
+#: The connector's name in Connect's positions.
 CONNECTOR = "MirrorSourceConnector"
-#: The name in the key of records which say that the partitions of a lane have begun at their ends (--begin latest).
+#: A record with this name in its key says that the partitions of a lane have begun at their ends (--begin latest).
 BEGUN = "OttlaMirrorBegun"
-#: Takes each record of a topic.
+#: Takes a record of a topic.
 Replay = Callable[[Record], object]
 
 
 class MirrorPosition(NamedTuple):
-    """The position up to which a partition is mirrored: the next offset, in which topic, and the leader epoch of the record before it.
+    """The position up to which a partition is mirrored: the next offset, the topic's id, and the leader epoch of the record
+    before it.
 
     MirrorMaker's positions have no id (None); an epoch of -1 is unknown.
     """
@@ -44,21 +46,23 @@ class MirrorPosition(NamedTuple):
 
 
 class PositionsLost(Failure):
-    """The topic of positions was deleted under a worker: it no longer knows what the target has of each partition."""
+    """The topic of positions was deleted while the worker ran, so that it no longer knows what the target has of each
+    partition.
+    """
 
 
 class TopicReader:
-    """A topic of a mirror, read from its beginning to its end, and on from there at each call."""
+    """A reader of one topic of a mirror: it reads from the beginning to the end, and each further call continues from there."""
 
     def __init__(self, cluster: ClusterClient, topic: str, replay: Replay, forget: Callable[[], None]) -> None:
-        """The connection is its own: a read that waits for records delays the requests behind it.
+        """It has its own connection, because a read that waits for records delays the requests behind it.
 
-        `forget` is called where the topic was deleted and created again: what was replayed is there no more.
+        `forget` is called if the topic was deleted and created again: then the replayed records no longer exist.
         """
         self.topic = topic
         self.partitions = 1
         self._forget = forget
-        #: The id of the topic that was read last.
+        #: The id that the topic had at the last read.
         self.topic_id: bytes | None = None
         self._cluster = cluster
         self._replay = replay
@@ -66,10 +70,10 @@ class TopicReader:
         self._turn = asyncio.Lock()
 
     async def read(self) -> None:
-        """Read to the end that the topic has now, over transactions that are open there.
+        """Read to the present end of the topic, also past transactions that are open now.
 
         Raises:
-            Failure: it cannot be read, or a transaction stays open for longer than the time limit.
+            Failure: the topic cannot be read, or a transaction stays open for longer than the time limit.
         """
         async with self._turn:
             topic = await self._cluster.topic(self.topic)
@@ -99,27 +103,30 @@ class TopicReader:
 
 
 class Positions:
-    """The next offset of each partition of `source` that has a position."""
+    """The positions of the partitions of `source`: their next offsets."""
 
     def __init__(self, cluster: ClusterClient, topic: str, source: str) -> None:
         self.topic = topic
         self.found: dict[TopicPartition, MirrorPosition] = {}
-        #: Lanes whose partitions have begun at their ends.
+        #: The lanes whose partitions have begun at their ends.
         self.begun: set[int] = set()
         self._source = source
         self._reader = TopicReader(cluster, topic, self._take, self._lose)
 
     async def read(self) -> dict[TopicPartition, MirrorPosition]:
-        """Return what is committed by now.
+        """Return the positions that are committed by now.
 
         Raises:
-            PositionsLost: the topic was deleted and created again since the first read. So does each later read.
+            PositionsLost: the topic was deleted and created again since the first read. Each later read raises it too.
         """
         await self._reader.read()
         return self.found
 
     def check(self, topic_id: bytes | None) -> None:
-        """Take the topic's id of now, None if it is not known. Raises PositionsLost if it is another topic than was read."""
+        """Take the present id of the topic, or None if it is not known.
+
+        Raises PositionsLost if it differs from the id that was read.
+        """
         if None not in (topic_id, self._reader.topic_id) and topic_id != self._reader.topic_id:
             self._lose()
 
@@ -131,7 +138,7 @@ class Positions:
         )
 
     def place_of(self, key: bytes) -> TopicPartition:
-        """Return where the record of a key belongs: where Connect's producer would have put it."""
+        """Return the partition for the record of a key, which is the one that Connect's producer would choose."""
         return self.topic, partition_for_key(key, self._reader.partitions)
 
     def _take(self, record: Record) -> None:
@@ -148,7 +155,7 @@ class Positions:
 
 
 def position_record(source: str, place: TopicPartition, position: MirrorPosition) -> tuple[bytes, bytes]:
-    """Return the record that says up to where a partition is mirrored. Connect's value is the last offset, not the next one."""
+    """Return the record of a partition's position. Connect's value is the last offset, not the next one."""
     name = [CONNECTOR, {"cluster": source, "partition": place[1], "topic": place[0]}]
     value: dict[str, object] = {"offset": position.next_offset - 1}
     if position.topic_id is not None:
@@ -159,7 +166,7 @@ def position_record(source: str, place: TopicPartition, position: MirrorPosition
 def read_position(
     source: str, key: bytes | None, value: bytes | None
 ) -> tuple[TopicPartition, MirrorPosition | None] | None:
-    """Return a partition and its position, None where it was removed; None for records of others."""
+    """Return a partition and its position, which is None if it was removed. Return None for records of other mirrors."""
     try:
         connector, name = json.loads(key or b"null")
         if connector != CONNECTOR or name["cluster"] != source:
@@ -175,7 +182,10 @@ def read_position(
 
 
 def begun_record(source: str, lane: int) -> tuple[bytes, bytes]:
-    """Return the record that says that a lane's partitions have begun at their ends: what comes later begins at its first record."""
+    """Return the record that says that a lane's partitions have begun at their ends.
+
+    Later partitions begin at their first record.
+    """
     return _compact([BEGUN, {"cluster": source, "lane": lane}]), _compact({"begin": "latest"})
 
 

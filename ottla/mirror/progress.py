@@ -1,4 +1,4 @@
-"""How far a mirror is: the metrics of a worker, and the lag of all partitions as the clusters show it."""
+"""The progress of a mirror: the metrics of a worker, and the lag of all partitions, read from the clusters."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ def families(worker: Worker) -> Iterator[Family]:
 
 
 async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Positions) -> list[dict[str, object]]:
-    """Return a row for each partition that is mirrored, or is to be: its position in the source, and what is left of it.
+    """Return a row for each partition that is or will be mirrored: its position in the source, and its lag.
 
-    `recreated` is true if its topic was deleted and created again since the position was written: it is mirrored from its beginning.
+    `recreated` is true if its topic was deleted and created again since the position was written. Then it is mirrored from its
+    beginning.
 
     Raises:
         Failure: a cluster cannot be reached, or gives no permission.
@@ -83,7 +84,7 @@ async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Position
     except Failure as fault:
         if fault.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        found = {}  # no worker has run yet
+        found = {}  # no worker has run so far
     rows: list[dict[str, object]] = []
     for name in catalogue.topics:
         ends = await list_offsets(clusters.source, name, LATEST, None, READ_COMMITTED)

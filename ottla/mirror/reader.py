@@ -1,4 +1,7 @@
-"""Reads the source's partitions: batches as they are stored, of committed transactions only, and no more than the lanes have room for."""
+"""The reader of the source's partitions.
+
+It reads batches as they are stored, of committed transactions only, and no more than the lanes have room for.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import PartitionData
 
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
-#: How long a leader waits for records while some partitions have no room: they are asked for again soon.
+#: A leader waits this long for records while some partitions have no room, so that these are soon requested again.
 SHORT_WAIT_MS = 20
 
 
 class SourceReader(BatchConsumer):
-    """The consumer of a worker, which says where each partition begins. `has_room` says whether one is to be read.
+    """The consumer of a worker. It reads partitions from the offsets that it is given.
 
     `on_changed` gets a partition whose topic has another id, or whose leader another epoch: where it goes on is to be looked up again.
     `on_rejected` gets one that cannot be read, and the error code. Neither is read on before it begins again, or `hold` is over.
@@ -31,7 +34,7 @@ class SourceReader(BatchConsumer):
         on_changed: Callable[[TopicPartition], None],
     ) -> None:
         super().__init__(cluster, {}, isolation_level=READ_COMMITTED, partition_bytes_max=PARTITION_BYTES_MAX)
-        #: The ends of committed records, as the leaders have said last.
+        #: The last known ends of committed records.
         self.known_ends: dict[TopicPartition, int] = {}
         self._leaders = Leaders(cluster, (), all_exist=False)
         self._has_room = has_room
@@ -41,14 +44,14 @@ class SourceReader(BatchConsumer):
         self._held_ms: dict[TopicPartition, int] = {}
 
     def follow(self, topics: Iterable[str]) -> None:
-        """Set the topics that may be read; partitions of others are dropped."""
+        """Set the topics that may be read. Partitions of other topics are dropped."""
         wanted = set(topics)
         self._leaders.topics = sorted(wanted)
         for place in [place for place in self.positions if place[0] not in wanted]:
             self.drop(place)
 
     def begin(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Read these partitions from these positions."""
+        """Read these partitions from these positions on."""
         for place, (position, epoch) in begins.items():
             assert position.topic_id is not None, "a place where a partition begins is one of a topic"
             self.seek(place, position.next_offset)
@@ -56,17 +59,17 @@ class SourceReader(BatchConsumer):
             self._held_ms.pop(place, None)
 
     def drop(self, place: TopicPartition) -> None:
-        """Read a partition no more."""
+        """Stop reading a partition."""
         self.positions.pop(place, None)
         self._ids.pop(place, None)
 
     def hold(self, place: TopicPartition, wait_ms: int) -> None:
-        """Read a partition on after this time."""
+        """Continue reading a partition after this time."""
         self._held_ms[place] = self.cluster.world.clock.mono_ms() + wait_ms
 
     @property
     def is_wanting(self) -> bool:
-        """Return whether there is a partition to read, now."""
+        """Return whether there is a partition to read now."""
         roomy = [self._has_room(place) for place in self.positions]
         self.wait_ms = FETCH_WAIT_MS if all(roomy) else SHORT_WAIT_MS
         return any(roomy)
@@ -96,9 +99,9 @@ class SourceReader(BatchConsumer):
 
 
 class ReadThrottle:
-    """A limit of bytes per second, as a bucket of one second: what is taken above it is waited for afterwards.
+    """A limit of bytes per second, as a token bucket of one second: after taking too much, the caller has to wait.
 
-    `bytes_per_s` None: no limit. Times are monotonic milliseconds that the caller gives.
+    `bytes_per_s` None means no limit. Times are monotonic milliseconds from the caller.
     """
 
     def __init__(self, bytes_per_s: float | None, now_ms: int) -> None:

@@ -1,6 +1,6 @@
-"""Scheduled work of a worker beside the records: pairs of offsets, checkpoints of groups, heartbeats.
+"""Scheduled tasks of a worker: pairs of offsets, checkpoints of groups, heartbeats.
 
-Each worker writes the pairs of its own partitions; checkpoints and heartbeats are those of the worker that has the first lane.
+Each worker writes the pairs of its own partitions; the worker with the first lane writes checkpoints and heartbeats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.records.record import Record
 
 
 class MirrorTasks:
-    """The tasks of a worker. `topics` are those that they write to, each in its cluster."""
+    """The tasks of a worker. `topics` are the topics that they write to, each with its cluster."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class MirrorTasks:
         is_first: Callable[[], bool],
     ) -> None:
         self.topics: list[tuple[ClusterClient, str]] = []
-        #: The ids that they had last.
+        #: The last known ids of these topics.
         self._ids: dict[tuple[ClusterClient, str], bytes | None] = {}
         self._options = options
         self._catalogue = catalogue
@@ -76,13 +76,13 @@ class MirrorTasks:
         )
 
     async def keep_topics(self) -> None:
-        """Create the mirror's own topics that are not there, also those that were deleted since the last call.
+        """Create the mirror's own topics that do not exist, also those that were deleted since the last call.
 
-        What `topics` had comes again: the last pair of offsets of each partition from each worker, and all checkpoints that these give.
+        Their contents are written again: the last pair of offsets of each partition by each worker, and all checkpoints that
+        follow from these.
 
         Raises:
-            PositionsLost: the topic of positions was deleted under this worker.
-            Failure: one cannot be created.
+            PositionsLost: the topic of positions was deleted while this worker ran. Failure: a topic cannot be created.
         """
         self._positions.check(await self._catalogue.create_positions(self._positions.topic))
         for place in self.topics:
@@ -100,7 +100,7 @@ class MirrorTasks:
         return 0 if self._checkpoints is None else self._checkpoints.restarted
 
     def take(self, pairs: Iterable[OffsetSync]) -> None:
-        """Take the pairs of offsets of a transaction that was committed."""
+        """Take the pairs of offsets of a committed transaction."""
         if self._syncs is not None:
             self._syncs.take(pairs)
 
@@ -113,7 +113,7 @@ class MirrorTasks:
         )
 
     async def end(self) -> None:
-        """Write what is known at the end: a group at the end of its topics is translated exactly."""
+        """Write the last pairs and checkpoints: then a group at the end of its topics is translated exactly."""
         for task in (self._beat, self._write_pairs, self._translate_groups):
             await self._try(task)
 
@@ -130,7 +130,7 @@ class MirrorTasks:
             await self._keep_topics()
 
     async def _keep_topics(self) -> None:
-        """Create what was deleted at once: what failed may have failed for that."""
+        """Create a deleted topic at once, because a task may have failed for that reason."""
         try:
             await self.keep_topics()
         except (Failure, TimeoutError) as fault:

@@ -1,7 +1,7 @@
-"""How workers share the partitions: by lanes. A lane has one transactional id, which fences the worker that had it before.
+"""Workers share the partitions by lanes. A lane has one transactional id, whose use fences the worker that had the lane before.
 
-Which lane a partition is in depends on its name alone. So a partition that moves to another worker moves with its lane, and the
-worker that has lost it cannot end a transaction any more.
+The lane of a partition depends only on its name. So a partition moves to another worker together with its lane, and the worker
+that has lost the lane can no longer end a transaction.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from zlib import crc32
 
 from ottla.client.partitions import TopicPartition
 
-#: All workers must have the same number, therefore it is part of their group protocol's name. A lane commits one transaction for
-#: all of its partitions: the number bounds the transactions of a mirror of ten thousand partitions.
+#: All workers must have the same number of lanes, so it is part of their group protocol's name. A lane commits one transaction
+#: for all of its partitions: the number bounds the transactions of a mirror of ten thousand partitions.
 LANES = 32
 PROTOCOL = f"lanes-{LANES}"
 
@@ -24,9 +24,11 @@ def lane_of(place: TopicPartition) -> int:
 
 
 def share(owned: Mapping[str, Iterable[int]], weights: Mapping[int, int]) -> dict[str, list[int]]:
-    """Assign all lanes to the members: even in partitions (`weights`, by lane), and each lane where it was, if that stays even.
+    """Assign all lanes to the members, with even numbers of partitions (`weights`, by lane).
 
-    `owned` are the lanes that each member says it has.
+    A lane stays where it was if that is still even.
+
+    `owned` are the lanes that each member claims to have.
     """
     lanes = sorted(range(LANES), key=lambda lane: (-weights.get(lane, 0), lane))
     total = sum(weights.get(lane, 0) for lane in lanes)

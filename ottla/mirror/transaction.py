@@ -1,10 +1,10 @@
-"""The producer of one lane: a transaction holds the records of its partitions and the positions in the source that they bring.
+"""The producer of one lane. A transaction holds records of the lane's partitions, and their new positions in the source.
 
     start --> begin --> produce --> end --> begin ...
-      ^__________ any failure: the outcome of the transaction shows in the positions
+      ^__________ after a failure the positions show the outcome of the transaction
 
-There are no retries inside a transaction. A failure ends it, and `start` takes the next producer epoch: the coordinator then completes
-or aborts what was open, and rejects what a worker that had the lane before still sends.
+There are no retries inside a transaction. A failure ends it, and `start` takes the next producer epoch: the coordinator then
+completes or aborts the open transaction, and rejects later requests of a worker that had the lane before.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 
 PRODUCE_VERSION = 9
-#: A transaction is aborted by its coordinator after this time. A worker that was killed delays the readers of its partitions for as long,
-#: unless another takes its lanes before.
+#: A transaction is aborted by its coordinator after this time. A killed worker delays the readers of its partitions for this
+#: long, unless another worker takes its lanes earlier.
 TRANSACTION_MS_MAX = 60_000
-#: Requests of one lane to one broker that are in flight: an idempotent producer may have five (KIP-98).
+#: One lane has at most this many requests in flight to one broker: an idempotent producer may have five (KIP-98).
 IN_FLIGHT_MAX = 5
 
 
 class Fenced(Exception):
-    """Another worker has the lane, or the transaction took too long: nothing of it will be seen."""
+    """Another worker has the lane, or the transaction took too long. Consumers will see nothing of it."""
 
 
 class PlaceFailed(ClusterError):
-    """One partition of the target does not take records. The transaction was not committed."""
+    """One partition of the target rejects records. The transaction was not committed."""
 
     def __init__(self, place: TopicPartition, fault: Failure) -> None:
         super().__init__(fault.cause, fault.remedy, fault.kind, fault.code)
@@ -67,7 +67,11 @@ class PlaceFailed(ClusterError):
 
 
 class LaneProducer:
-    """The producer of a lane. `transactional_id` None: an idempotent producer without transactions, whose positions follow the records."""
+    """The producer of a lane.
+
+    With `transactional_id` None it is an idempotent producer without transactions, which writes the positions after the
+    records.
+    """
 
     def __init__(self, cluster: ClusterClient, leaders: Leaders, transactional_id: str | None) -> None:
         self._cluster = cluster
@@ -79,7 +83,7 @@ class LaneProducer:
         self._is_open = False
 
     async def start(self) -> None:
-        """Take the next producer epoch; what was open is over when it returns.
+        """Take the next producer epoch. When it returns, the open transaction is completed or aborted.
 
         Raises:
             Failure: no permission, or the cluster does not answer.
@@ -123,7 +127,7 @@ class LaneProducer:
 
         Raises:
             PlaceFailed: a partition has rejected one.
-            Fenced: the lane is another worker's.
+            Fenced: another worker has the lane.
             Failure: it is not known what was written.
         """
         offsets: dict[TopicPartition, list[int]] = {place: [] for place in batches}
@@ -136,7 +140,7 @@ class LaneProducer:
                     while len(flying) >= IN_FLIGHT_MAX:
                         await flying.popleft()
                     flying.append(asyncio.ensure_future(self._send(node, request, offsets)))
-                    # The tasks send in the order in which they begin.
+                    # The tasks send their requests in the order in which they are started.
                     await asyncio.sleep(0)
             while flying:
                 await flying.popleft()
@@ -150,7 +154,7 @@ class LaneProducer:
         """End the transaction.
 
         Raises:
-            Fenced: the lane is another worker's, and the transaction was aborted.
+            Fenced: another worker has the lane, and the transaction was aborted.
             Failure: it is not known whether it was committed; the positions show it after `start`.
         """
         if self._id is None or not self._is_open:
@@ -165,7 +169,10 @@ class LaneProducer:
     # -- Requests ------------------------------------------------------------------------------------------------------
 
     async def _ask_coordinator(self, request: object, version: int, code_in: Callable[[Any], int]) -> tuple[Any, int]:
-        """Return the coordinator's response and its error code, which is none that passes: one that has moved is looked for."""
+        """Return the coordinator's response and its error code, which is not a retriable one.
+
+        If the coordinator has moved, the new one is asked.
+        """
 
         async def ask() -> tuple[Any, int]:
             response = await self._cluster.request(request, self._coordinator, version=version)
@@ -214,18 +221,19 @@ class LaneProducer:
             raise Fenced
         name, index = place
         fault = failure(f"partition {name}-{index} of the target", code, part.error_message)
-        # A full disk may have room again: only this partition waits for that.
+        # A full disk may get room again: only this partition waits for that.
         if verdict is BatchVerdict.AGAIN and code not in (
             ErrorCode.KAFKA_STORAGE_ERROR,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ):
             raise fault
-        # A batch that was written twice (DUPLICATE_SEQUENCE_NUMBER) is a failure, too: its offset is not known, which syncs need.
+        # A duplicate (DUPLICATE_SEQUENCE_NUMBER) is a failure, too: pairs of offsets need its offset, which the response does
+        # not have.
         raise PlaceFailed(place, fault)
 
 
 async def refreshed(leaders: Leaders) -> None:
-    """Look the leaders up again after a failure; a cluster that is away shows at the next request."""
+    """Look the leaders up again after a failure. If the cluster cannot be reached, the next request shows that."""
     await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
     try:
         await leaders.refresh()

@@ -1,4 +1,5 @@
-"""One worker of a mirror: the lanes that the group gives it, what it reads for them, and what is to be kept alike beside the records.
+"""One worker of a mirror: the lanes that the group assigns to it, the reader for them, and the settings and other state that it
+keeps equal.
 
 membership --> lanes <-- batches <-- reader          the catalogue says which partitions there are
                  |
@@ -33,22 +34,22 @@ from ottla.mirror.shares import lane_of
 from ottla.mirror.transaction import LaneProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-#: The lane whose worker does what only one is to do: creating topics, settings, ACLs, checkpoints.
+#: The worker with this lane does what only one worker may do: creating topics, settings, ACLs, checkpoints.
 FIRST_LANE = 0
 MAX_MESSAGE_BYTES = "max.message.bytes"
-#: The time between two looks whether there is room, or a lane, and between two attempts to read after a failure.
+#: The time between two checks for room or for a lane, and between two attempts to read after a failure.
 LOOK_S, RETRY_S = 0.1, 1.0
-#: What a worker has read and not committed: the memory of a mirror that catches up with many partitions.
+#: The bytes that a worker may have read and not committed: they bound its memory while many partitions catch up.
 READ_BYTES_MAX = 128 * 1024 * 1024
-#: The time between two messages about a failure that lasts.
+#: The time between two messages about the same lasting failure.
 SAY_AGAIN_MS = 60_000
-#: The time that transactions in progress get when a worker stops.
+#: A worker that stops gives transactions in progress this much time.
 END_S_MAX = 15.0
 
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of what this worker has mirrored since it began."""
+    """The counts of what this worker has mirrored since its start."""
 
     records: int = 0
     bytes: int = 0
@@ -58,7 +59,7 @@ class Counts:
 
 
 class Worker:
-    """A worker: `start`, then `run` until `stop`."""
+    """A worker: call `start`, then `run` until `stop`."""
 
     def __init__(self, clusters: Clusters, options: MirrorOptions, say: Say) -> None:
         policy = options.policy
@@ -103,21 +104,21 @@ class Worker:
         self._has_lanes = asyncio.Event()
 
     async def look(self) -> None:
-        """Check both clusters, and see what is to be mirrored. Nothing is changed.
+        """Check both clusters, and find the topics to mirror. Nothing is changed.
 
         Raises:
-            Failure: they are one cluster, or cannot be reached.
+            Failure: both are the same cluster, or cannot be reached.
         """
         async with self._clusters.source.limit(), self._clusters.target.limit():
             await self.catalogue.check_clusters()
             await self.catalogue.look()
 
     async def start(self) -> None:
-        """Look, and make the mirror's own topics.
+        """Find the topics to mirror, and create the mirror's own topics.
 
         Raises:
-            Failure: as `look`, a mirror in the opposite direction, no permission for the group or the transactions, or one of
-                the topics cannot be made.
+            Failure: as with `look`; or there is a mirror in the opposite direction, or no permission for the group or the
+                transactions, or a topic cannot be created.
         """
         await self.look()
         self.catalogue.check_circles()
@@ -129,7 +130,7 @@ class Worker:
             await self.scheduled.keep_topics()
 
     async def run(self) -> None:
-        """Mirror until `stop`. What has been read by then is committed, and the others get the lanes at once."""
+        """Mirror until `stop`. Records that have been read by then are committed, and the other workers get the lanes at once."""
         tasks = [
             asyncio.ensure_future(work)
             for work in (
@@ -159,12 +160,12 @@ class Worker:
 
     @property
     def places(self) -> set[TopicPartition]:
-        """The partitions that are this worker's."""
+        """The partitions of this worker."""
         return {place for place in self.catalogue.places if lane_of(place) in self.lanes}
 
     @property
     def lags(self) -> dict[TopicPartition, int]:
-        """Return how many offsets of each of this worker's partitions are not committed in the target yet."""
+        """Return for each partition of this worker how many offsets are not committed in the target yet."""
         ends = self._reader.known_ends
         return {
             place: max(0, ends.get(place, position.next_offset) - position.next_offset)
@@ -174,7 +175,7 @@ class Worker:
 
     @property
     def stopped(self) -> dict[TopicPartition, str]:
-        """Partitions that the target does not take, and why."""
+        """The partitions that the target rejects, with the reason."""
         return {place: why for lane in self.lanes.values() for place, why in lane.stopped.items()}
 
     @property
@@ -183,7 +184,7 @@ class Worker:
         return self._beginnings.losses
 
     async def wait_until_mirrored(self) -> None:
-        """Wait until all that the source has by now, of this worker's partitions, is committed in the target."""
+        """Wait until all present records of this worker's partitions in the source are committed in the target."""
         await self._first_look.wait()
         ends = await self._ends(self.catalogue.topics)
         looked_ms = self.clock.mono_ms()
@@ -196,21 +197,21 @@ class Worker:
                 left = {
                     place
                     for place in self.places & ends.keys() - self.stopped.keys()
-                    # A position behind the end may be one that the source does not have any more.
+                    # A position behind the end may be one that the source no longer has.
                     if at.get(place, -1) < ends[place] or (at[place] > ends[place] and place not in answered)
                 }
                 if not left:
                     return
                 if (
                     self.clock.mono_ms() - looked_ms > RETRY_S * 1000
-                ):  # a topic may have been created again, and be shorter
+                ):  # a topic may have been created again with fewer records
                     now = await self._ends({name for name, _ in left} & set(self.catalogue.topics))
                     ends |= {place: min(ends[place], now.get(place, 0)) for place in left}
                     looked_ms = self.clock.mono_ms()
             await asyncio.sleep(LOOK_S)
 
     async def _ends(self, names: Iterable[str]) -> dict[TopicPartition, int]:
-        """Return where the committed records of these topics end; topics that are gone are left out."""
+        """Return the ends of the committed records of these topics. Topics that no longer exist are left out."""
         ends: dict[TopicPartition, int] = {}
         for name in names:
             try:
@@ -284,7 +285,7 @@ class Worker:
         self._spread()
 
     def _is_first(self) -> bool:
-        """Return whether this worker does what only one is to do."""
+        """Return whether this worker has the tasks that only one worker has."""
         return FIRST_LANE in self.lanes
 
     def _lane_ended(self, task: asyncio.Task[None]) -> None:
@@ -295,7 +296,7 @@ class Worker:
             self.stop()
 
     def _spread(self) -> None:
-        """Give each lane its partitions."""
+        """Assign the partitions to the lanes."""
         by_lane: dict[int, list[TopicPartition]] = {number: [] for number in self.lanes}
         for place in self.catalogue.places:
             if (number := lane_of(place)) in by_lane:
@@ -338,7 +339,7 @@ class Worker:
                 await asyncio.sleep(wait_s)
 
     def _rejected(self, place: TopicPartition, code: int) -> None:
-        """Find out where a partition goes on whose position is not in the log; wait with what cannot be read for another reason."""
+        """Handle a partition that cannot be read. If its position is not in the log, look up where it goes on; otherwise wait."""
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._beginnings.out_of_range.add(place)
             self._reader.drop(place)
@@ -368,7 +369,7 @@ class Worker:
             await asyncio.sleep(RETRY_S if waits else self.options.refresh_s)
 
     async def _look(self) -> None:
-        """See which topics there are; the worker of the first lane makes and changes those of the target."""
+        """Look the topics up again. The worker with the first lane creates and changes those of the target."""
         await self._has_lanes.wait()
         async with self._clusters.source.limit(), self._clusters.target.limit():
             await self.catalogue.look()
