@@ -1,4 +1,4 @@
-"""A PySpark data pipeline on the stock Kafka source: bronze, silver, gold, and what checks them.
+"""A PySpark data pipeline on Spark's stock Kafka source: bronze, silver, gold, and their checks.
 
 It is a Kafka client like any other: it imports nothing of this project's servers and runs against Apache Kafka just as well.
 """

@@ -1,6 +1,6 @@
-"""The logic of the stages as a batch over a range of offsets or times: for history, and to compare a stream with.
+"""The stages as a batch over a range of offsets or times: for old records, and to compare the result with that of a stream.
 
-Everything goes to `<output>/backfill`, which is replaced; dead letters go there too, for the topic has them already.
+Everything goes to `<output>/backfill`, which is replaced; dead letters go there too, because their topic has them already.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ RESULTS = ("bronze", "silver", "dead-letters", "windows", "sessions")
 
 
 def ranged(config: Config, start: str, end: str) -> Config:
-    """Start and end as Spark's options: earliest, latest, offsets by partition in JSON, epoch ms, or an ISO time."""
+    """Start and end in one of Spark's forms: earliest, latest, offsets by partition in JSON, epoch milliseconds, or an ISO
+    time.
+    """
     for text, side in ((start, "starting"), (end, "ending")):
         if text in ("earliest", "latest") or text.startswith("{"):
             config = changed(config, "source", f"{side}_offsets", text, "backfill")

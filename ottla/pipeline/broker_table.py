@@ -1,7 +1,8 @@
-"""Bronze as the brokers keep it: the topic's own table of Parquet (docs/TABLES.md), which silver reads in place of a stage of ours.
+"""Bronze as the brokers write it: the topic's own table of Parquet (docs/TABLES.md), which silver reads instead of the output
+of a bronze stage.
 
-A file of it appears whole, under a name that stays, and no record is in two of them; so Spark's stream of files reads each record once. The
-folder is read as a file system, as all folders of the pipeline are.
+A file of the table appears complete, keeps its name, and shares no record with other files; so Spark's stream of files reads
+each record once. The folder must be in a file system, as all folders of the pipeline.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from ottla.pipeline.errors import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Of the topic of events, if it is made here.
+#: Configurations of the topic of events, if the pipeline creates it.
 FORMAT, INTERVAL = "ottla.table.format", "ottla.table.commit.interval.ms"
 PARQUET = "parquet"
 SCHEMA = (
     "_kafka STRUCT<partition: INT, offset: BIGINT, timestamp: TIMESTAMP, timestamp_type: INT, leader_epoch: INT, key: BINARY, "
     "headers: ARRAY<STRUCT<key: STRING, value: BINARY>>>, value BINARY"
 )
-#: The columns of bronze; the topic is added.
+#: The columns of bronze, except the topic, which is added later.
 COLUMNS = (
     "_kafka.key AS key", "value", "_kafka.headers AS headers", "_kafka.partition AS partition", "_kafka.offset AS offset",
     "_kafka.timestamp AS timestamp", "_kafka.timestamp_type AS timestampType", "to_date(_kafka.timestamp) AS date",
@@ -40,14 +41,14 @@ def is_read(config: Config) -> bool:
 
 
 def configs(config: Config) -> dict[str, str]:
-    """Return the configurations of the topic of events, if it is made here."""
+    """Return the configurations of the topic of events, for the case that the pipeline creates it."""
     if not is_read(config):
         return {}
     return {FORMAT: PARQUET, INTERVAL: str(config.source.table_interval_ms)}
 
 
 def files(config: Config) -> list[str]:
-    """Return the files of rows; none without a table, or where it has no row yet."""
+    """Return the files with rows; there are none without a table, or before its first row."""
     if not config.source.tables:
         return []
     return sorted(str(file) for file in (_folder(config) / "rows").glob("*.parquet"))
@@ -73,7 +74,7 @@ def places(config: Config) -> list[tuple[str, int, int]]:
 
 
 def await_all(config: Config, ends: dict[int, int], stop: Event) -> None:
-    """Wait until the table has everything below these offsets, by partition. Raises PipelineError."""
+    """Wait until the table has all records below these offsets, by partition. Raises PipelineError."""
     deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
     while not stop.is_set():
         reached = _positions(config)
@@ -89,7 +90,7 @@ def await_all(config: Config, ends: dict[int, int], stop: Event) -> None:
 
 
 def _positions(config: Config) -> dict[int, int]:
-    """Return the next offset of the table in each partition, by its newest decision."""
+    """Return the next offset of each partition in the table, by its newest decision."""
     newest = max((_folder(config) / "_commits").glob("*.json"), default=None)
     if newest is None:
         return {}

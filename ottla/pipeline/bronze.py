@@ -1,4 +1,5 @@
-"""Bronze: every record of the topic as it came, to Parquet by date, exactly once (checkpoint and the file sink's own log).
+"""Bronze: every record of the topic as it came, written to Parquet by date, exactly once (by the checkpoint and the file sink's
+own log).
 
 Run as `ottla-pipeline run bronze`, or `spark-submit pipeline/bronze.py --config FILE`.
 """
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if __name__ == "__main__":
-    # spark-submit puts this file's folder first, not the one that holds the package `ottla`.
+    # spark-submit puts this file's folder first on the path, not the folder that contains the package `ottla`.
     sys.path[0] = next(str(at) for at in Path(__file__).resolve().parents if (at / "ottla/pipeline").is_dir())
 
 from ottla.pipeline import broker_table, source
@@ -25,7 +26,7 @@ NAME: Final = BRONZE
 COLUMNS = (
     "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", "to_date(timestamp) AS date",
 )  # fmt: skip
-#: The columns of the source with includeHeaders, and the date: streams of files need it before the first file is there.
+#: The columns of the source with includeHeaders, and the date. Streams of files need the schema before the first file exists.
 SCHEMA = (
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, "
     "timestamp TIMESTAMP, timestampType INT, date DATE"
@@ -48,7 +49,10 @@ def batch(spark: SparkSession, config: Config) -> DataFrame:
 
 
 def read(spark: SparkSession, config: Config) -> DataFrame:
-    """Bronze as a stream of its files, or of the brokers' table; only what the sink's log says was finished is seen."""
+    """Return bronze as a stream of its files, or of the brokers' table.
+
+    Only files that the sink's log names as finished are read.
+    """
     if broker_table.is_read(config):
         return broker_table.read(spark, config)
     return (

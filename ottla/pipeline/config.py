@@ -1,7 +1,7 @@
 """All settings of the pipeline: one dataclass per section, read from one TOML file, documented by `ottla-pipeline config`.
 
-What is not in the file keeps its default. A name that is not here is rejected, with the nearest one that is: a mistyped
-setting that is silently ignored costs a night.
+A setting that is not in the file keeps its default. An unknown name is rejected, and the message suggests the most similar one:
+a mistyped setting that is ignored may cost a night of work.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Kafka:
     )
 
 
-#: What events are read with. Of the last one bronze is the brokers' own table, and no stage.
+#: The source of the events. With the last one the brokers' own table is bronze, and there is no bronze stage.
 CONNECTORS = KAFKA, OTTLA, TABLE = "kafka", "ottla", "table"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Options of Spark's Kafka source, by their own names in snake case."""
+    """Options of Spark's Kafka source, under their own names in snake case."""
 
     connector: str = setting(
         KAFKA,
@@ -87,7 +87,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """The Spark session. Under spark-submit the submitted master and options win."""
+    """The Spark session. Under spark-submit, its master and options win."""
 
     master: str = setting("local[2]", "local[N], or the address of an existing cluster")
     app_name: str = setting("ottla-pipeline", "shown in Spark's own pages")
@@ -103,7 +103,7 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The places of the results, and their triggers."""
+    """The folders of the results, and the triggers."""
 
     output: str = setting(
         "pipeline-data", "folder for tables, checkpoints and progress; local or mounted where the driver runs"
@@ -146,7 +146,10 @@ SECTIONS = ("kafka", "source", "spark", "pipeline")
 
 
 def load(path: str | None, overrides: tuple[str, ...] = (), client_properties: str | None = None) -> Config:
-    """Return the configuration of the file, changed by each `section.name=value`. `client_properties`: a file; [kafka.options] wins over it."""
+    """Return the configuration of the file, changed by each `section.name=value`.
+
+    `client_properties` is the path of a file. [kafka.options] wins over it.
+    """
     config = Config()
     properties = login.read(client_properties) if client_properties else {}
     if bootstrap := properties.pop(login.BOOTSTRAP, ""):
@@ -190,7 +193,7 @@ FILES: dict[str, Any] = {
 
 
 def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the settings and the client properties among the files of --config."""
+    """Separate the settings files and the client properties files among those of --config."""
     settings = [path for path in given or () if not path.endswith(".properties")]
     properties = [path for path in given or () if path.endswith(".properties")]
     if max(len(settings), len(properties)) > 1:
@@ -201,7 +204,7 @@ def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str 
 
 
 def changed(config: Config, section: str, name: str, value: Any, where: str) -> Config:
-    """Return the configuration with one setting replaced; text is accepted for numbers and truths."""
+    """Return the configuration with one setting replaced. Numbers and booleans may be given as text."""
     if section not in SECTIONS:
         raise unknown(f"section [{section}]", section, SECTIONS, where)
     part = getattr(config, section)
@@ -224,7 +227,7 @@ def as_type(name: str, value: Any, hint: Any, where: str) -> Any:
             f"{where}: {name} must be a table of {get_args(hint)[1].__name__}", remedy=f"write [{name}]"
         )
     if hint is str and isinstance(value, dict | list):
-        return json.dumps(value)  # assign and offsets read better as TOML tables
+        return json.dumps(value)  # assign and offsets are easier to read as TOML tables
     try:
         if hint is bool:
             return {"true": True, "false": False}[str(value).lower()]
@@ -248,7 +251,10 @@ DURATION_UNITS_MS = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day"
 
 
 def duration_ms(text: str, name: str) -> int:
-    """Spark's interval in ms, `10 minutes` for example: the part of its language that watermarks and triggers need."""
+    """Return an interval of Spark, such as `10 minutes`, in ms.
+
+    It reads the part of Spark's language that watermarks and triggers need.
+    """
     number, _, unit = text.partition(" ")
     factor = DURATION_UNITS_MS.get(unit.strip().lower().removesuffix("s"))
     if factor is None or not number.isdigit():
@@ -279,7 +285,7 @@ def check(config: Config) -> None:
 
 
 def check_source(source: Source) -> None:
-    """The connector, and the settings that are JSON, in the shapes Spark wants them."""
+    """Check the connector, and the settings that are JSON in Spark's form."""
     if source.connector not in CONNECTORS:
         raise PipelineError(f"source.connector = {source.connector}", remedy=f"it is one of {', '.join(CONNECTORS)}")
     if source.connector == TABLE and not source.tables:

@@ -1,6 +1,7 @@
-"""The files of this tree that the connector needs: sent to executors by the pipeline, and packed as the distribution pyspark-ottla.
+"""The files of this repository that the connector needs.
 
-They are found by following imports, so that neither list has to be kept by hand. A test says that no broker is among them.
+The pipeline sends them to executors, and they are the distribution pyspark-ottla. They are found by following imports, so that
+no list has to be maintained. A test checks that no file of the broker is among them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "ottla"
-#: The folder that holds the package `ottla`.
+#: The folder that contains the package `ottla`.
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = "ottla.spark"
 

@@ -1,8 +1,8 @@
-"""The upsert table as a Delta table, where the package delta-spark and its jars are there: each micro-batch is one MERGE.
+"""The upsert table as a Delta table, if the package delta-spark and its jars are installed: each micro-batch is one MERGE.
 
-The MERGE writes the number of its batch into the table's log (`txn`), in the same commit as the rows. A batch that comes again after
-a crash finds it there and is skipped: the effect is exactly once. The log is read here without Spark, from its last checkpoint on.
-Files that no version needs stay until VACUUM is run, as in every Delta table.
+The MERGE writes the number of its batch into the table's log (`txn`), in the same commit as the rows. A batch that is repeated
+after a crash finds its number there and is skipped: the effect is exactly once. The log is read here without Spark, from its
+last checkpoint on. As in every Delta table, files that no version needs stay until VACUUM is run.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 APPLICATION = "ottla-pipeline"
 JARS = "delta-spark_2.13-*.jar"
-#: What a session needs, beside the jars.
+#: The settings that a session needs, beside the jars.
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Readers of the files alone, as `verify` is one, would see rows that are deleted.
+    # Off, because readers of the files alone, such as `verify`, would see rows that are deleted.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
 }
 _TXN = "spark.databricks.delta.write.txn"
 
 
 class Version(NamedTuple):
-    """A version of a table: the last batch applied (-1: none), and its files."""
+    """A version of a table: the number of the last batch (-1: none), and its files."""
 
     batch: int
     files: tuple[str, ...]
 
 
 def is_usable(jars: Path | None) -> bool:
-    """Return True if delta-spark of the installed pyspark's version is there, with its jars in the folder."""
+    """Return whether delta-spark is installed in the version for pyspark, with its jars in the folder."""
     if jars is None or importlib.util.find_spec("delta") is None or not any(jars.glob(JARS)):
         return False
     own, spark = (metadata.version(name).split(".")[:2] for name in ("delta-spark", "pyspark"))
@@ -52,7 +52,10 @@ def is_table(table: str) -> bool:
 
 
 def current(table: str) -> Version:
-    """Return the table as its log has it. Raises PipelineError for a table whose files alone do not say which rows there are."""
+    """Return the present version of the table from its log.
+
+    Raises PipelineError for a table whose files alone do not show its rows.
+    """
     batch, files = -1, dict[str, None]()
     for action in _actions(Path(table) / "_delta_log"):
         if (txn := action.get("txn")) and txn["appId"] == APPLICATION:
@@ -89,7 +92,7 @@ def _actions(log: Path) -> Iterator[dict[str, Any]]:
 def apply(
     spark: SparkSession, table: str, changes: DataFrame, batch_id: int, *, keys: list[str], partition: str
 ) -> bool:
-    """Do what `upsert.apply` does, with the same arguments."""
+    """Apply a batch as `upsert.apply` does, with the same arguments."""
     if batch_id <= current(table).batch:
         return False
     spark.conf.set(f"{_TXN}AppId", APPLICATION)

@@ -1,7 +1,7 @@
 """The target `make demo`: a cluster of its own, the generator and all stages for a minute, then the checks and the report.
 
-Everything is another program to this one, started by its command line like a user would. Each has a process group of
-its own: Ctrl-C reaches this program only, which ends the others in order, and whatever is left of a group is killed.
+All parts are other programs, which this one starts by their command lines, as a user would. Each has its own process group:
+Ctrl-C reaches this program only, which ends the others in order, and kills the rest of each group.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ CATCH_UP_SECONDS_MAX = 900
 SETTINGS = (
     "kafka.options.max.poll.records=5000",
     "pipeline.trigger=5 seconds",
-    # Spark lives for two minutes and shares two cores with three nodes: what optimizing compilers cost is not earned back.
+    # Spark runs for two minutes and shares two cores with three nodes: in that time optimizing compilers take more time than
+    # they save.
     "spark.options.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
     "spark.options.spark.sql.codegen.wholeStage=false",
 )
-QUERIES = ("silver", "dead-letters", "windows", "sessions")  # bronze was before them, or is the brokers' table
+QUERIES = ("silver", "dead-letters", "windows", "sessions")  # bronze comes before them, or is the brokers' table
 MIX = ("--bad", "3", "--duplicates", "3", "--late", "5")
 
 
@@ -73,7 +74,7 @@ def main() -> int:
 
 @contextmanager
 def scratch_folder() -> Iterator[str]:
-    """A folder for the time of the block. Nodes whose parent was killed end a moment after it, and write until then."""
+    """A folder that exists during the block. Nodes whose parent was killed end a moment after it, and write until then."""
     folder = tempfile.mkdtemp(prefix="ottla-demo-")
     try:
         yield folder
@@ -97,7 +98,7 @@ def running(
                 process.send_signal(stop)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_SECONDS_MAX)
-        finally:  # also where the wait is cut short: Spark's Java, or a program that does not listen
+        finally:  # also if the wait is interrupted, or a program (Spark's Java) ignores the signal
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -114,7 +115,7 @@ def bootstrap_of(cluster: subprocess.Popen[str]) -> str:
 
 
 def play(cluster: subprocess.Popen[str], args: argparse.Namespace, folder: str) -> int:
-    """Play it on a cluster whose files are in this folder."""
+    """Run the demonstration on a cluster whose files are in this folder."""
     bootstrap = bootstrap_of(cluster)
     create_events(bootstrap)
     common = ["--bootstrap", bootstrap, "--output", args.output]
@@ -122,7 +123,7 @@ def play(cluster: subprocess.Popen[str], args: argparse.Namespace, folder: str) 
     common += [part for setting in settings for part in ("--set", setting)]
     with running(("-m", "ottla.pipeline", "run", "all", *common)) as stages:
         needed = {"the cluster": cluster, "`ottla-pipeline run all`": stages}
-        # A few events first, so that all queries run before the minute begins: Spark starts slowly.
+        # Send a few events first, because Spark starts slowly: so all queries run before the minute begins.
         call(needed, "generate", "--rate", "20", "--seconds", "2", "--seed", "2", *common)
         if not caught_up(needed, common, args.output, START_SECONDS_MAX):
             raise SystemExit(f"make demo: the stages did not come to work within {START_SECONDS_MAX} s")
@@ -136,7 +137,10 @@ def play(cluster: subprocess.Popen[str], args: argparse.Namespace, folder: str) 
 
 
 def create_events(bootstrap: str) -> None:
-    """Create the topic of events as a table, too, where the packages for that are: the report then compares both ways into bronze."""
+    """Create the topic of events as a table, too, if the packages for that are installed.
+
+    The report then compares both ways into bronze.
+    """
     if importlib.util.find_spec("obstore") is None:
         return
     config = Config(source=Source(connector=TABLE))
@@ -149,13 +153,13 @@ def create_events(bootstrap: str) -> None:
 
 
 def call(needed: dict[str, subprocess.Popen[str]], *arguments: str, **options: Any) -> int:
-    """Run `ottla-pipeline` to its end, or until something it needs has ended."""
+    """Run `ottla-pipeline` to its end, or until a program that it needs has ended."""
     with running(("-m", "ottla.pipeline", *arguments), **options) as process:
         while True:
             try:
                 check_alive(needed)
             except SystemExit:
-                process.kill()  # it may otherwise wait for minutes
+                process.kill()  # otherwise it may wait for minutes
                 raise
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(POLL_SECONDS)
@@ -168,7 +172,10 @@ def check_alive(needed: dict[str, subprocess.Popen[str]]) -> None:
 
 
 def caught_up(needed: dict[str, subprocess.Popen[str]], common: list[str], output: str, seconds_max: float) -> bool:
-    """Wait until every check holds. They take a processor that Spark needs: before it has begun they are not tried."""
+    """Wait until every check holds.
+
+    The checks take processor time that Spark needs, so they are not tried before Spark has begun.
+    """
     deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline:
         check_alive(needed)
@@ -181,7 +188,7 @@ def caught_up(needed: dict[str, subprocess.Popen[str]], common: list[str], outpu
 
 
 def have_begun(output: str) -> bool:
-    """Each query has done a micro-batch."""
+    """Return whether each query has completed a micro-batch."""
     progress = Path(output, "progress.jsonl")
     done = progress.read_text() if progress.is_file() else ""
     return all(f'"query": "{query}"' in done for query in QUERIES)

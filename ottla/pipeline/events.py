@@ -1,4 +1,4 @@
-"""The event, its two encodings, and the table of rules that decides whether a row is good. Pure: no Spark, no clock.
+"""The event, its two encodings, and the table of rules that decides whether a row is good. It uses neither Spark nor a clock.
 
 A value is JSON, or Avro in the frame that schema registries use: a zero byte, the schema's id in four bytes, the body.
 Fields this table does not know are ignored and optional ones may be absent, so producers can add and remove fields
@@ -24,12 +24,12 @@ from ottla.pipeline.errors import PipelineError
 AVRO_MAGIC = b"\x00"
 AVRO_FRAME = struct.Struct(">bi")
 SHIPPED_SCHEMAS = str(Path(__file__).parent / "schemas")
-#: A duration above one day is a bug of the sender.
+#: A longer duration than a day is a bug of the sender.
 DURATION_MS_MAX = 86_400_000
 
 
 class Reason(StrEnum):
-    """Why a row is a dead letter."""
+    """The reason why a row is a dead letter."""
 
     EMPTY = "empty"
     MALFORMED_JSON = "malformed-json"
@@ -52,7 +52,7 @@ class Event(NamedTuple):
 
 
 class RejectedEvent(NamedTuple):
-    """A row that fails: the reason to count by, and the detail to read."""
+    """An invalid row: `reason` is counted, and the detail is for readers."""
 
     reason: Reason
     detail: str
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-#: The rule of each field; a test compares it with the shipped schemas.
+#: The rule of each field. A test compares the rules with the shipped schemas.
 RULES = (
     Rule("event_id", str, True, lambda text: 0 < len(text) <= 64),
     Rule("event_time_ms", int, True, lambda ms: 0 <= ms < 1 << 52),
@@ -76,13 +76,13 @@ RULES = (
 )
 
 
-#: Avro schemas as JSON text by id. As text they travel to executors, which have none of the driver's folders.
+#: Avro schemas as JSON text by id. They travel to executors as text, because these do not have the driver's folders.
 Schemas = Mapping[int, str]
 
 
 @cache
 def load_schemas(folder: str) -> Schemas:
-    """Read the schemas, and parse each once: a broken one would make dead letters of good events, one by one."""
+    """Read the schemas, and parse each once: a broken schema would turn good events into dead letters, one by one."""
     found = {int(file.stem): file.read_text() for file in Path(folder).glob("*.avsc") if file.stem.isdigit()}
     for schema_id, text in found.items():
         try:
@@ -100,9 +100,10 @@ def parsed(schema: str) -> Any:
 
 
 def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | RejectedEvent:
-    """Decode and validate one value against when Kafka got it.
+    """Decode and validate one value.
 
-    Lateness is measured against Kafka's time, not against the reader's: the verdict is the same in every run."""
+    Lateness is measured by Kafka's timestamp, not by the reader's clock, so that the verdict is the same in every run.
+    """
     if not value:
         return RejectedEvent(Reason.EMPTY, "the record has no value")
     found = from_avro(value, limits.schemas) if value[:1] == AVRO_MAGIC else from_json(value)
@@ -135,7 +136,7 @@ def validated(found: dict[str, Any]) -> Event | RejectedEvent:
             if rule.required:
                 return RejectedEvent(Reason.MISSING_FIELD, rule.name)
             continue
-        if type(value) is not rule.type:  # not isinstance: true is no number
+        if type(value) is not rule.type:  # not isinstance, because True is an int
             return RejectedEvent(Reason.WRONG_TYPE, f"{rule.name} is {type(value).__name__}, not {rule.type.__name__}")
         if not (is_text(value) and rule.holds(value)):
             return RejectedEvent(Reason.OUT_OF_RANGE, f"{rule.name} = {value!r:.80}")
@@ -144,7 +145,7 @@ def validated(found: dict[str, Any]) -> Event | RejectedEvent:
 
 
 def is_text(value: Any) -> bool:
-    """JSON can spell half a surrogate pair, which no table can store."""
+    """Return whether a table can store the text. JSON can spell half a surrogate pair, and no table can store that."""
     return not isinstance(value, str) or value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
@@ -168,7 +169,7 @@ def from_avro(value: bytes, schemas: Schemas) -> dict[str, Any] | RejectedEvent:
     body = io.BytesIO(value[AVRO_FRAME.size :])
     try:
         found = fastavro.schemaless_reader(body, parsed(writer), None)
-    except Exception as error:  # the decoder raises whatever its bytes lead it to
+    except Exception as error:  # for malformed bytes the decoder raises many kinds of errors
         return RejectedEvent(Reason.MALFORMED_AVRO, f"{type(error).__name__}: {error}"[:200])
     if body.read(1):
         return RejectedEvent(Reason.MALFORMED_AVRO, "bytes are left behind the last field")

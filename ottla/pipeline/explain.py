@@ -1,4 +1,4 @@
-"""Spark's errors in a Spark user's words: a table of what its messages mean and what to do."""
+"""Spark's errors in words for a user: a table of its messages, their meaning and the remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEANINGS = (
 
 
 def explained(error: Exception, config: Config) -> PipelineError:
-    """Return one line for users; the complete text goes to a file beside the results."""
+    """Return one line for users. The complete text goes to a file in the folder of the results."""
     text = str(error)
     path = Path(config.path("error.log"))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def explained(error: Exception, config: Config) -> PipelineError:
 
 
 def first_line(text: str) -> str:
-    """Return the message without the call that py4j puts first."""
+    """Return the message without the call that py4j prints before it."""
     lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
     return said[0][:240] if said else "it gave no reason"

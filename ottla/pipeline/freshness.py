@@ -1,4 +1,7 @@
-"""How long records waited until bronze had them, by each way: the stage of Spark, and the brokers' table. From the files that are there."""
+"""How long records waited until bronze had them, in each of two ways: Spark's stage, and the brokers' table.
+
+It reads the files of both.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,21 @@ from ottla.pipeline.config import Config
 
 
 class FilePoint(NamedTuple):
-    """A file: when it was there (epoch, s), and how old the oldest of its records was then, by Kafka's timestamp (s)."""
+    """A file: the time when it was complete (epoch, s), and the age of its oldest record at that time, by Kafka's timestamp
+    (s).
+    """
 
     seen_s: float
     age_s: float
 
 
 def of_stage(config: Config) -> list[FilePoint]:
-    """Return the files of the bronze stage. They are written shortly before Spark's log has them."""
+    """Return the files of the bronze stage. They are written shortly before Spark's log names them."""
     return _points(tables.finished_files(config.path("bronze")), "timestamp", lambda status: status.st_mtime)
 
 
 def of_table(config: Config) -> list[FilePoint]:
-    """Return the files of the brokers' table. A commit gives each a second name, which is the last change of its inode."""
+    """Return the files of the brokers' table. A commit gives each file a second name, which is the last change of its inode."""
     return _points(broker_table.files(config), "_kafka.timestamp", lambda status: status.st_ctime)
 
 

@@ -1,6 +1,8 @@
-"""Makes clickstream-like events at a rate, some of them bad, doubled or late, and writes down what it made: the truth file.
+"""A generator of clickstream-like events at a rate, some of them bad, doubled or late.
 
-Nothing here decides what should happen to an event: the kind it was made as is the verdict expected of silver.
+It writes down what it made: the truth file.
+
+The generator does not judge events: the kind that it makes is the verdict that silver has to reach.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from ottla.pipeline.events import AVRO_FRAME, Event, Reason, to_avro, to_json
 from ottla.pipeline.run import stopped_by_signals
 
 PAGES = ("/", "/search", "/cart", "/checkout", "/account", "/help", *(f"/product/{number}" for number in range(14)))
-#: Few enough to come back within a session gap, many enough to have gaps.
+#: Few enough users for some to come back within a session gap, and many enough for sessions to have gaps.
 USERS = 500
-#: A doubled event is one of the last few: within any sensible watermark.
+#: A doubled event repeats one of the last few, so it is within any sensible watermark.
 RECENT = 2_000
 TICK_SECONDS = 0.05
 FLUSH_SECONDS_MAX = 150
@@ -43,7 +45,7 @@ LATE_BY_MS_MAX = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Per cent of the events that are made wrong on purpose, and how late a late one may be."""
+    """The percentage of events that are made wrong on purpose, and the largest lateness."""
 
     bad: float = 0.0
     duplicates: float = 0.0
@@ -52,7 +54,7 @@ class Mix:
 
 
 class Recipe:
-    """Makes one record after another; all chance comes from its seed."""
+    """Makes one record after another. All chance comes from its seed."""
 
     def __init__(self, mix: Mix, topic: str, config: Config, seed: int) -> None:
         self._mix, self._topic, self._rng = mix, topic, Random(seed)
@@ -92,7 +94,7 @@ class Recipe:
     def _bad(self, now_ms: int) -> tuple[truth.Sent, bytes | None]:
         reason = self._rng.choice(tuple(SPOILERS))
         event = self._event(now_ms)
-        if reason is Reason.TOO_LATE:  # an hour more than allowed: no delay on the way changes the verdict
+        if reason is Reason.TOO_LATE:  # an hour later than allowed, so that no delay on the way changes the verdict
             event = event._replace(event_time_ms=now_ms - self._limits.max_lateness_ms - 3_600_000)
         elif reason is Reason.IN_THE_FUTURE:
             event = event._replace(event_time_ms=now_ms + self._limits.max_ahead_ms + 3_600_000)
@@ -104,7 +106,7 @@ def without(event: Event, name: str) -> bytes:
     return json.dumps({key: value for key, value in event._asdict().items() if key != name}).encode()
 
 
-#: Functions that damage an event so that it must be rejected for this reason.
+#: Functions that damage an event, by the reason for which it must then be rejected.
 SPOILERS: dict[Reason, Callable[[Event], bytes | None]] = {
     Reason.EMPTY: lambda event: None,
     Reason.MALFORMED_JSON: lambda event: to_json(event)[:-7],
@@ -128,9 +130,10 @@ def run(
     seed: int,
     show: Callable[[dict[str, Any]], None],
 ) -> Counter[str]:
-    """Send for this long at that rate, or until Ctrl-C; return how many of each kind were acknowledged.
+    """Send for this long at this rate, or until Ctrl-C. Return how many of each kind were acknowledged.
 
-    Whatever ends it, all acknowledgements are waited for: a truth file that lacks what is in the topic is none."""
+    Whatever ends it, it waits for all acknowledgements: a truth file that lacks records of the topic is useless.
+    """
     topics.ensure(config)
     recipe = Recipe(mix, config.kafka.events, config, seed)
     producer = Producer({**topics.client_settings(config), **PRODUCER_SETTINGS})

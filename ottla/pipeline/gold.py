@@ -1,8 +1,8 @@
-"""Gold: page views by window, and sessions of users; into upsert tables (Delta or Parquet) and to compacted topics.
+"""Gold: page views by window, and sessions of users, in upsert tables (Delta or Parquet) and in compacted topics.
 
-Both queries run in update mode: each micro-batch hands on the rows it changed, late events included, and the newest row
-of a key is the truth. A session that a late event joined to another is taken back: a deleted row, a tombstone in the topic.
-`ottla-pipeline run gold`, or `spark-submit pipeline/gold.py --config FILE`.
+Both queries run in update mode: each micro-batch passes on the rows that it changed, also by late events, and the newest row of
+a key counts. If a late event joins two sessions, the second one is taken back by a deleted row, and by a tombstone in the
+topic. `ottla-pipeline run gold`, or `spark-submit pipeline/gold.py --config FILE`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if __name__ == "__main__":
-    # spark-submit puts this file's folder first, not the one that holds the package `ottla`.
+    # spark-submit puts this file's folder first on the path, not the folder that contains the package `ottla`.
     sys.path[0] = next(str(at) for at in Path(__file__).resolve().parents if (at / "ottla/pipeline").is_dir())
 
 from ottla.pipeline import session, silver, upsert
@@ -37,7 +37,7 @@ STATE = "spans STRING"
 
 
 class Table(NamedTuple):
-    """A gold result: its keys, its values, and the column its Parquet is partitioned by."""
+    """A gold result: its keys, its values, and the column by which its Parquet is partitioned."""
 
     name: str
     keys: tuple[str, ...]
@@ -69,7 +69,7 @@ def dated(sessions: DataFrame) -> DataFrame:
 
 
 def session_stream(events: DataFrame, config: Config) -> DataFrame:
-    """Users are grouped into buckets: Spark calls Python once a group, and that call costs some 5 ms with its state."""
+    """Group users into buckets: Spark calls Python once for each group, and such a call with its state takes about 5 ms."""
     update: Callable[..., Iterator[Any]] = partial(_update_bucket, gap_ms=config.pipeline.session_gap_seconds * 1000)
     grouped = in_buckets(events, config.pipeline.session_buckets)
     return dated(grouped.applyInPandasWithState(update, SESSION, STATE, "update", "EventTimeTimeout"))
@@ -85,7 +85,10 @@ def in_buckets(events: DataFrame, buckets: int) -> Any:
 
 
 def _update_bucket(key: tuple[int], frames: Iterable[Any], state: Any, gap_ms: int) -> Iterator[Any]:
-    """Yield the users of a bucket in one micro-batch, or after a time-out: then there are no new events and spans only close."""
+    """Yield the users of a bucket in one micro-batch, or after a time-out.
+
+    After a time-out there are no new events, and spans only close.
+    """
     times = times_by_user(frames)
     spans: defaultdict[str, list[Span]] = defaultdict(list)
     for user, *span in json.loads(state.get[0]) if state.exists else ():
@@ -115,7 +118,7 @@ def _find_sessions(key: tuple[int], frame: Any, gap_ms: int) -> Any:
 def times_by_user(frames: Iterable[Any]) -> dict[str, list[int]]:
     found: defaultdict[str, list[int]] = defaultdict(list)
     for frame in frames:
-        # Spark hands over naive or zoned times of ns or us; all are UTC here.
+        # Spark passes naive or zoned times in ns or us; all are UTC here.
         times_ms = frame["event_time"].astype("datetime64[ms]").astype("int64").tolist()
         for user, time_ms in zip(frame["user"], times_ms, strict=True):
             found[user].append(time_ms)
@@ -131,7 +134,7 @@ def as_frame(written: list[tuple[str, Span]], deleted: list[tuple[str, int]]) ->
 
 
 def messages(changes: DataFrame, table: Table) -> DataFrame:
-    """Rows as Kafka messages: key and value as JSON, no value for what is deleted."""
+    """Return rows as Kafka messages: key and value as JSON, and no value for a deleted row."""
     return changes.selectExpr(
         f"to_json(named_struct({named(table.keys)})) AS key",
         f"IF(deleted, NULL, to_json(named_struct({named(table.keys + table.values)}))) AS value",
@@ -143,7 +146,10 @@ def named(columns: tuple[str, ...]) -> str:
 
 
 def publisher(config: Config, table: Table, topic: str) -> Callable[[DataFrame, int], None]:
-    """Return the foreachBatch of a table. The topic is written first, so that every batch in the table is in the topic as well."""
+    """Return the foreachBatch function of a table.
+
+    It writes to the topic first, so that every batch in the table is also in the topic.
+    """
 
     in_delta = session.uses_delta(config)
 
@@ -151,7 +157,7 @@ def publisher(config: Config, table: Table, topic: str) -> Callable[[DataFrame, 
         path = config.path("gold", table.name)
         if batch_id <= upsert.last_batch(path):
             return
-        changes.persist()  # else each use below runs the stateful step again
+        changes.persist()  # otherwise each use below would run the stateful step again
         try:
             if not changes.isEmpty():
                 sink = messages(changes, table).write.format("kafka").option("topic", topic)

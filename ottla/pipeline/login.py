@@ -1,7 +1,7 @@
-"""How the pipeline logs in: a file of client properties as Kafka's own tools take it (`--command-config`).
+"""The login of the pipeline: a file of client properties as Kafka's own tools take it (`--command-config`).
 
-Spark's clients are Java's and take the properties as they are. Topics, the generator and the reports use librdkafka, which has other
-names for keys and logins: `for_librdkafka` translates.
+Spark uses Java's clients, which take the properties as they are. Topics, the generator and the reports use librdkafka, which
+has other names for keys and logins: `for_librdkafka` translates.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ottla.pipeline.errors import PipelineError
 
-#: Names a file of client properties if the command line does not, as for the command `ottla`.
+#: This variable names a file of client properties if the command line does not, as for the command `ottla`.
 VARIABLE = "OTTLA_CONFIG"
 BOOTSTRAP = "bootstrap.servers"
 WITH_PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-#: Names of Java's clients that librdkafka refuses. What is needed of them is translated.
+#: Properties of Java's clients that librdkafka rejects. Those that it needs are translated.
 JAVA_ONLY = frozenset(
     (
         "max.poll.records", "isolation.level", "sasl.jaas.config", "sasl.client.callback.handler.class", "sasl.login.class",
@@ -33,7 +33,7 @@ _OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
 def read(path: str) -> dict[str, str]:
-    import javaproperties  # not at the top: with pipeline.toml alone it is not needed
+    import javaproperties  # imported late: pipeline.toml alone does not need it
 
     try:
         return dict(javaproperties.loads(Path(path).read_text(encoding="utf-8")))
@@ -48,10 +48,10 @@ def read(path: str) -> dict[str, str]:
 
 
 def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the same connection in librdkafka's names. Its own names may stand among the options, and win."""
+    """Return the same connection under librdkafka's names. librdkafka's own names may be among the options, and win."""
     plain = {name: value for name, value in options.items() if name not in JAVA_ONLY}
     if "ssl.key.location" in (key := _key(options)):
-        del plain["ssl.keystore.location"]  # to librdkafka it is always a PKCS12 file
+        del plain["ssl.keystore.location"]  # librdkafka always takes it as a PKCS12 file
     algorithm = "ssl.endpoint.identification.algorithm"
     if algorithm in plain:
         plain[algorithm] = plain[algorithm].lower() or "none"
@@ -59,7 +59,7 @@ def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options as they may be printed."""
+    """Return the options without secrets, for printing."""
     return {name: HIDDEN if SECRET.search(name) else value for name, value in options.items()}
 
 

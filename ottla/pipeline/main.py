@@ -1,4 +1,4 @@
-"""The command `ottla-pipeline`: run the stages, make events, check the results, show them. `spark-submit pipeline/main.py run all` is the same."""
+"""The command `ottla-pipeline`: it runs the stages, makes events, checks the results, and shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    # spark-submit puts this file's folder first, not the one that holds the package `ottla`.
+    # spark-submit puts this file's folder first on the path, not the folder that contains the package `ottla`.
     sys.path[0] = next(str(at) for at in Path(__file__).resolve().parents if (at / "ottla/pipeline").is_dir())
 
 from ottla.pipeline import config as configuration
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def shortcuts(args: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """Return the settings that have options of their own, because they are often given."""
+    """Return the settings that have their own options, because they are often given."""
     return [
         ("kafka.bootstrap_servers", args.bootstrap),
         ("source.connector", getattr(args, "source", None)),

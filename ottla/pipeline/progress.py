@@ -1,4 +1,7 @@
-"""Progress of the streaming queries, one line a micro-batch: for people on a terminal, JSON when piped, and kept for the report."""
+"""The progress of the streaming queries, one line for each micro-batch: text on a terminal, JSON in a pipe.
+
+It is also kept for the report.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, ClassVar, TextIO
 
 
 def line(progress: Any) -> dict[str, Any]:
-    """Return a StreamingQueryProgress in the terms we show."""
+    """Return a StreamingQueryProgress in the terms of this pipeline."""
     seconds = progress.batchDuration / 1000
     found: dict[str, Any] = {
         "time": progress.timestamp,
@@ -23,13 +26,13 @@ def line(progress: Any) -> dict[str, Any]:
         if any(each is not None for each in behind):
             found[name] = sum(each or 0 for each in behind)
     dropped = sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
-    if dropped:  # never, while the watermark exceeds the lateness allowed
+    if dropped:  # there are none, because the watermark exceeds the allowed lateness
         found["dropped_by_watermark"] = dropped
     return found
 
 
 def offsets_behind(end: str | None, latest: str | None) -> int | None:
-    """Return offsets of Kafka not read yet; None for other sources."""
+    """Return how many offsets of Kafka are not read yet; None for other sources."""
     read, there = (parsed(text) for text in (end, latest))
     if read is None or there is None:
         return None
@@ -41,7 +44,7 @@ def offsets_behind(end: str | None, latest: str | None) -> int | None:
 
 
 def parsed(text: str | None) -> dict[str, dict[str, int]] | None:
-    """Return the offsets of the Kafka source, `{"topic":{"0":12}}`; None for those of other sources."""
+    """Return the offsets of a Kafka source, `{"topic":{"0":12}}`; None for other sources."""
     try:
         found = json.loads(text or "null")
     except ValueError:
@@ -59,7 +62,7 @@ def shown(each: dict[str, Any]) -> str:
 
 
 def listener(folder: str, out: TextIO) -> Any:
-    """Return the listener, made here because its base class exists only where pyspark does."""
+    """Return the listener. Its class is made here, because the base class exists only where pyspark is installed."""
     from pyspark.sql.streaming import StreamingQueryListener
 
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -67,7 +70,7 @@ def listener(folder: str, out: TextIO) -> Any:
     is_for_people = out.isatty()
 
     class Progress(StreamingQueryListener):
-        #: Runs of which all events were received: Spark notifies its listeners late.
+        #: The runs whose events have all been received: Spark notifies its listeners late.
         ended: ClassVar[set[str]] = set()
 
         def onQueryStarted(self, event: Any) -> None: ...

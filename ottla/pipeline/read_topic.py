@@ -1,4 +1,4 @@
-"""Everything that is in a topic now, read once from beginning to end: for the checks and the report."""
+"""All records that a topic has now, read once from beginning to end, for the checks and the report."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def records(config: Config, topic: str) -> Iterator[Record]:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         while ends:
             message = consumer.poll(1)
-            # Compaction leaves holes, also at the end: the position decides, not the last record.
+            # Compaction leaves gaps, also at the end. So the position ends the loop, not the last record.
             if message is not None and message.error() is None and message.offset() < ends.get(message.partition(), 0):
-                # The first of equal names is ours: those the record came with follow it.
+                # Of headers with the same name the first one is the pipeline's: the record's own headers follow it.
                 headers = dict(reversed(message.headers() or []))
                 yield Record(message.partition(), message.offset(), message.key(), message.value(), headers)
             for position in consumer.position([TopicPartition(topic, partition) for partition in ends]):
@@ -73,7 +73,7 @@ def ends(config: Config, topic: str) -> dict[int, int]:
 
 
 def dead_letters(config: Config) -> list[tuple[tuple[str, int, int], str]]:
-    """Return the position of the record of each dead letter, and the reason. One that was sent twice is there twice."""
+    """Return the position of the record of each dead letter, and the reason. A letter that was sent twice occurs twice."""
     found = []
     for each in records(config, config.kafka.dead_letters):
         partition, offset = (int(each.headers[f"source.{name}"]) for name in ("partition", "offset"))
@@ -84,6 +84,8 @@ def dead_letters(config: Config) -> list[tuple[tuple[str, int, int], str]]:
 
 def low_and_high(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """Return the first and the next offset.
+
+    While leadership moves the request is repeated, because librdkafka passes on the former leader's rejection.
 
     They are asked again while leadership moves: librdkafka hands on the rejection of the leader that was.
     """

@@ -1,4 +1,4 @@
-"""Charts of what the pipeline found, as PNG and as one HTML page that needs nothing beside itself. Reads tables, topics and progress; starts no Spark."""
+"""Charts of the pipeline's results, as PNG and as one HTML page without other files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def draw_chart(axes: Any, found: Found, caption: str, draw: Draw) -> None:
 
 
 def draw_overview(plt: Any, found: Found, path: Path) -> None:
-    """The first four charts as one picture, for a README or a chat."""
+    """Draw the first four charts as one picture, for a README or a chat."""
     figure, grid = plt.subplots(2, 2, figsize=(SIZE_INCHES[0] * 1.5, SIZE_INCHES[1] * 2), layout="constrained")
     for axes, (_, caption, draw) in zip(grid.flat, CHARTS, strict=False):
         draw_chart(axes, found, caption, draw)
@@ -78,7 +78,7 @@ def draw_overview(plt: Any, found: Found, path: Path) -> None:
 
 
 class Found:
-    """The results, read once."""
+    """The results, which are read once."""
 
     def __init__(self, config: Config) -> None:
         self.window_ms = config.pipeline.window_seconds * 1000
@@ -118,7 +118,7 @@ def draw_windows(axes: Any, found: Found) -> None:
     views: Counter[int] = Counter()
     for row in found.windows:
         views[row["window_ms"]] += row["views"]
-    # Windows without a view are no rows, and after the last one there is none either.
+    # Windows without a view have no rows. After the last window there is no row either.
     starts = range(min(views), max(views) + 2 * found.window_ms, found.window_ms) if views else []
     axes.step([time_of(start) for start in starts], [views[start] for start in starts], where="post", color=COLOURS[0])
     axes.set_ylim(bottom=0)
@@ -210,7 +210,7 @@ def time_of(epoch_ms: int) -> datetime:
 def clock(axes: Any) -> None:
     first, last = axes.get_xlim()
     if last - first < 1 / 86_400:
-        return  # one moment only: there is nothing to label in between
+        return  # there is only one moment, so nothing to label in between
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=3, maxticks=8)  # matplotlib's 5 has no step for 4 minutes

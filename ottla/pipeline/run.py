@@ -1,4 +1,6 @@
-"""Runs stages: starts each when there is something for it to read, until a signal stops it or, with trigger "once", until all is read.
+"""The run of the stages: each is started when there is something to read for it.
+
+It ends by a signal, or with trigger "once" when all is read.
 
 A stage that reads files waits for the first batch of the stage before it. Before that the folder has no log of finished
 files, and Spark would take what is still being written for finished.
@@ -28,16 +30,16 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_SECONDS = 0.5
-#: A micro-batch is waited for this long when the user ends the stages; a second signal ends them at once.
+#: When the user ends the stages, they wait this long for the micro-batches. A second signal ends them at once.
 BATCH_SECONDS_MAX = 30
 EVENTS_WAIT_SECONDS_MAX = 5
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C or SIGTERM sets, for a look between two steps; a second signal ends the process at once.
+    """Yield an event that Ctrl-C or SIGTERM sets, to be checked between two steps. A second signal ends the process at once.
 
-    A Spark session has to be there before: it sets a handler of its own, by which Ctrl-C cuts micro-batches short.
+    A Spark session has to exist before: it sets its own handler, with which Ctrl-C interrupts micro-batches.
     """
     stop = threading.Event()
 
@@ -107,7 +109,7 @@ def run_on(
 
 
 def end(query: StreamingQuery) -> None:
-    """Stop between micro-batches if it can: what is interrupted is only done again, but Spark complains at length."""
+    """Stop between micro-batches if possible: an interrupted batch is only repeated, but Spark prints long errors."""
     deadline = time.monotonic() + BATCH_SECONDS_MAX
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 10)
@@ -115,7 +117,7 @@ def end(query: StreamingQuery) -> None:
 
 
 def await_events(watcher: Any, queries: list[StreamingQuery]) -> None:
-    """Wait for the lines of the last micro-batches."""
+    """Wait for the progress lines of the last micro-batches."""
     deadline = time.monotonic() + EVENTS_WAIT_SECONDS_MAX
     while not {str(query.runId) for query in queries} <= watcher.ended and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 10)

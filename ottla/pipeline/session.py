@@ -1,6 +1,7 @@
-"""The Spark session: what has to be installed, the connector's jars, and this package's own code on the executors.
+"""The Spark session: the requirements, the connector's jars, and this package's code on the executors.
 
-Under spark-submit the session's master and jars are those given there; only what is not given comes from the configuration.
+Under spark-submit the master and the jars are those of its command line; only what is not given there comes from the
+configuration.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PACKAGE = Path(__file__).resolve().parent
-#: pyspark 4.0 runs on these; what it needs beside itself is checked before a JVM is started.
+#: The Java releases for pyspark 4.0. Its other requirements are checked before a JVM is started.
 NEEDED_MODULES = ("pyspark", "pyarrow", "pandas", "fastavro", "confluent_kafka")
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOGGING = PACKAGE / "log4j2.properties"
 LOOPBACK = "127.0.0.1"
-#: Set by us unless the configuration says otherwise.
+#: Options that are set unless the configuration sets them.
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -41,7 +42,7 @@ DEFAULTS = {
 
 
 def missing() -> str | None:
-    """Return the missing requirement of Spark with its remedy; None if nothing is missing."""
+    """Return the missing requirement of Spark with its remedy, or None."""
     for module in NEEDED_MODULES:
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is missing; install it: {install('pipeline')}"
@@ -58,7 +59,7 @@ def java() -> str | None:
 
 
 def jars_folder(config: Config) -> Path | None:
-    """Return the folder with connector jars: as given, or beside this package (a source tree)."""
+    """Return the folder with connector jars: the given one, or the one beside this package (in a source tree)."""
     for folder in (Path(config.spark.jars), PACKAGE.parent / config.spark.jars):
         if config.spark.jars and any(folder.glob("spark-sql-kafka-0-10_*.jar")):
             return folder.absolute()
@@ -66,7 +67,10 @@ def jars_folder(config: Config) -> Path | None:
 
 
 def jar_settings(config: Config) -> dict[str, str]:
-    """Return the setting `spark.jars` from the folder, if it is for the installed Spark; else Spark fetches the connector of its version."""
+    """Return the setting `spark.jars` from the folder, if its jars are for the installed Spark.
+
+    Otherwise Spark downloads the connector for its version.
+    """
     import pyspark
 
     version = pyspark.__version__
@@ -82,7 +86,7 @@ def jar_settings(config: Config) -> dict[str, str]:
 
 
 def start(config: Config) -> SparkSession:
-    """Return the session, new or the one spark-submit prepared; end with a clear message where it cannot be had."""
+    """Return the session: a new one, or the one that spark-submit has prepared. End with a clear message if there can be none."""
     problem = missing()
     if problem:
         what, _, remedy = problem.partition("; ")
@@ -98,19 +102,19 @@ def start(config: Config) -> SparkSession:
         **own,
         **(delta.SETTINGS if uses_delta(config) else {}),
         **config.spark.options,
-        **{name: value for name, value in own.items() if name == JAVA_OPTIONS},  # holds what is given there
+        **{name: value for name, value in own.items() if name == JAVA_OPTIONS},  # it has what is given there
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
-    except Exception as error:  # PySparkRuntimeError when the JVM ends at once
+    except Exception as error:  # PySparkRuntimeError if the JVM ends at once
         raise PipelineError(
             f"Spark did not start: {str(error).strip().splitlines()[0][:300]}",
             remedy="its own lines above show why: most often an unreachable registry for the connector (make spark-jars) or a Java that is too old",
         ) from None
     if submitted:
-        spark.sparkContext.setLogLevel("ERROR")  # else it logs to a file, see log4j2.properties
+        spark.sparkContext.setLogLevel("ERROR")  # otherwise it logs to a file, see log4j2.properties
     send_package(spark)
     if config.source.connector == OTTLA:
         from ottla.spark import register
@@ -120,12 +124,12 @@ def start(config: Config) -> SparkSession:
 
 
 def is_submitted() -> bool:
-    """Return True under spark-submit: the JVM is there already, and has its master and its jars."""
+    """Return whether this runs under spark-submit: then the JVM exists already, with its master and its jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def uses_delta(config: Config) -> bool:
-    """Return True if new tables of gold are Delta tables. Raises PipelineError if they are to be, and cannot."""
+    """Return whether new tables of gold are Delta tables. Raises PipelineError if they must be, but cannot."""
     wanted = config.pipeline.upsert_format
     usable = delta.is_usable(jars_folder(config))
     if wanted == "delta" and not usable and not is_submitted():
@@ -147,17 +151,19 @@ def own_settings(config: Config) -> dict[str, str]:
         **jar_settings(config),
     }
     if config.spark.master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need what is installed here
-        # Everything runs on one machine, whose host name may not resolve.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need the packages that are installed here
+        # Everything runs on one machine, whose host name may not be resolvable.
         found |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return found
 
 
 def send_package(spark: SparkSession) -> None:
-    """Executors run functions of this package and of the connector: they get both as a zip, whether or not they are installed there."""
+    """Send this package and the connector to the executors as a zip, because they run its functions, whether or not it is
+    installed there.
+    """
     context = spark.sparkContext
     if any(file.endswith("/pipeline.zip") for file in context.listFiles):
-        return  # the session is shared, and Spark rejects a file that changes
+        return  # the session is shared, and Spark rejects a changed file
     folder = tempfile.mkdtemp(prefix="ottla-pipeline-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they get their first task
     archive = Path(folder) / "pipeline.zip"

@@ -1,8 +1,10 @@
-"""Silver: events go to Parquet, decoded, validated and without doubles; rows that are no such events go to the dead-letter topic.
+"""Silver: events are decoded, validated and deduplicated, and go to Parquet.
 
-Two queries over the same bronze rows, so that each has one sink and one checkpoint: the file sink is exactly once; the
-Kafka sink is at least once, and a duplicate dead letter has the same source position in its headers.
-`ottla-pipeline run silver`, or `spark-submit pipeline/silver.py --config FILE`.
+Rows that are no valid events go to the dead-letter topic.
+
+Two queries read the same bronze rows, so that each has one sink and one checkpoint: the file sink is exactly once; the Kafka
+sink is at least once, and a duplicate dead letter has the same source position in its headers. `ottla-pipeline run silver`, or
+`spark-submit pipeline/silver.py --config FILE`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if __name__ == "__main__":
-    # spark-submit puts this file's folder first, not the one that holds the package `ottla`.
+    # spark-submit puts this file's folder first on the path, not the folder that contains the package `ottla`.
     sys.path[0] = next(str(at) for at in Path(__file__).resolve().parents if (at / "ottla/pipeline").is_dir())
 
 from ottla.pipeline import bronze
@@ -47,7 +49,7 @@ COLUMNS = (
     "to_date(event_time) AS date",
 )
 SCHEMA = f"{EVENT}, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, date DATE"
-#: Headers of a dead letter; those of the record itself follow.
+#: Headers of a dead letter. The record's own headers follow them.
 HEADERS = (
     ("error.reason", "reason"), ("error.detail", "detail"), ("source.topic", "topic"), ("source.partition", "CAST(partition AS STRING)"),
     ("source.offset", "CAST(offset AS STRING)"), ("source.timestamp", "CAST(unix_millis(timestamp) AS STRING)"),
@@ -55,7 +57,7 @@ HEADERS = (
 
 
 def judged(rows: DataFrame, config: Config) -> DataFrame:
-    """Bronze rows with either an event or a reason."""
+    """Return bronze rows with either an event or a reason."""
     pipeline = config.pipeline
     schemas = load_schemas(pipeline.schemas or SHIPPED_SCHEMAS)
     limits = Limits(schemas, pipeline.max_lateness_ms, pipeline.max_ahead_ms)
@@ -93,7 +95,7 @@ def good(rows: DataFrame) -> DataFrame:
 
 
 def dead(rows: DataFrame, config: Config) -> DataFrame:
-    """Dead letters as the Kafka sink wants them: the record as it came, the verdict in headers."""
+    """Return dead letters in the form of the Kafka sink: the original record, with the verdict in headers."""
     added = ", ".join(f"named_struct('key', '{name}', 'value', CAST({value} AS BINARY))" for name, value in HEADERS)
     return rows.where("reason IS NOT NULL").selectExpr(
         f"'{config.kafka.dead_letters}' AS topic",

@@ -1,11 +1,11 @@
-"""The options of Spark's stock Kafka source from the configuration. Pure: a dictionary in, a dictionary out."""
+"""The options of Spark's stock Kafka source from the configuration. The functions map a dictionary to a dictionary."""
 
 from __future__ import annotations
 
 from ottla.pipeline.config import KAFKA, OTTLA, TABLE, Config, Source
 from ottla.pipeline.errors import PipelineError
 
-#: Spark rejects these, and says so only after the JVM is up.
+#: Spark rejects these, but only after the JVM has started.
 FORBIDDEN = (
     "auto.offset.reset",
     "key.deserializer",
@@ -16,7 +16,8 @@ FORBIDDEN = (
     "value.serializer",
 )
 
-#: Option of Spark, our setting. An empty or zero value leaves the default of Spark. The fourth field: for streams only, for batches only, or both.
+#: Option of Spark, our setting. For an empty or zero value Spark's default stays. The fourth field says whether it is for
+#: streams only, for batches only, or for both.
 STREAM, BATCH, BOTH = "stream", "batch", "both"
 OPTIONS = (
     ("startingTimestamp", "starting_timestamp", BOTH),
@@ -35,7 +36,7 @@ OPTIONS = (
 
 
 def connector(config: Config) -> str:
-    """Return the format by which records are read from the topic, and dead letters written."""
+    """Return the format with which records are read from the topic, and dead letters are written."""
     return KAFKA if config.source.connector == TABLE else config.source.connector
 
 
@@ -64,7 +65,7 @@ def options(config: Config, *, batch: bool = False) -> dict[str, str]:
 
 
 def client_options(config: Config) -> dict[str, str]:
-    """Return the options `kafka.*`, for source and sink alike."""
+    """Return the options `kafka.*`, which are the same for source and sink."""
     for name in config.kafka.options:
         if name.removeprefix("kafka.") in FORBIDDEN:
             raise PipelineError(

@@ -1,8 +1,8 @@
-"""Sessions of one user as spans of time: merging is pure, so streams, batches and the truth share it.
+"""Sessions of one user as spans of time. Merging needs no I/O, so streams, batches and the truth share it.
 
-A span holds events of which none is further than the gap from its neighbour. Events may come in any order: a late one
-can widen a span or join two, and then the span that no longer exists must be deleted where it was written. A span is
-identified by its start, so `merged` returns the spans to write and the starts to delete.
+The events of a span are no further from their neighbours than the gap. Events may come in any order: a late one can widen a
+span or join two, and then the span that no longer exists must be deleted wherever it was written. A span is identified by its
+start, so `merged` returns the spans to write and the starts to delete.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 class Span(NamedTuple):
     start_ms: int
-    end_ms: int  # time of the last event: the gap is not included
+    end_ms: int  # the time of the last event, without the gap
     events: int
 
 
 class Changes(NamedTuple):
-    """Returns all spans, the new or changed ones among them, and the starts of removed ones."""
+    """Return all spans, the new or changed ones among them, and the starts of removed ones."""
 
     spans: list[Span]
     written: list[Span]
@@ -40,6 +40,6 @@ def merged(spans: Iterable[Span], event_times_ms: Iterable[int], gap_ms: int) ->
 
 
 def split_closed(spans: list[Span], watermark_ms: int, gap_ms: int) -> tuple[list[Span], list[Span]]:
-    """Spans nothing can join any more, and those that are still open."""
+    """Separate the spans that no event can join any more from those that are still open."""
     closed = [span for span in spans if span.end_ms + gap_ms < watermark_ms]
     return closed, [span for span in spans if span.end_ms + gap_ms >= watermark_ms]

@@ -23,10 +23,10 @@ BRONZE = "bronze"
 class Stage(NamedTuple):
     name: str
     start: Callable[[SparkSession, Config], list[StreamingQuery]]
-    reads: str = ""  # the stage whose files it reads; empty: Kafka
+    reads: str = ""  # the stage whose files it reads; empty: it reads Kafka
 
     def is_ready(self, config: Config) -> bool:
-        """Spark's file sink has finished a batch that the stage can read, or the brokers' table has rows."""
+        """Return whether Spark's file sink has finished a batch for the stage to read, or the brokers' table has rows."""
         if not self.reads:
             return True
         if self.reads == BRONZE and broker_table.is_read(config):

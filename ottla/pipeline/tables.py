@@ -1,7 +1,7 @@
 """Reads what the stages wrote, without Spark: only what is finished counts.
 
-The file sink's log names finished files; others in the folder are of a task that died. It is one text file a batch, and
-every tenth a `.compact` of all before it; each line after the first is JSON.
+The file sink's log names finished files; other files in the folder come from a task that died. The log has one text file for
+each batch, and every tenth is a `.compact` file with all before it. Each line after the first is JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def finished_files(folder: str) -> list[str]:
         int(file.name.partition(".")[0]): file for file in log.iterdir() if file.name.partition(".")[0].isdigit()
     }
     compacts = {int(file.name.partition(".")[0]) for file in log.glob("*.compact")}
-    # A batch may have both forms for a moment; the compact one holds all.
+    # For a moment a batch may have both forms; the compact one has everything.
     batches |= {number: log / f"{number}.compact" for number in compacts}
     first = max(compacts, default=0)
     paths: list[str] = []
@@ -47,7 +47,7 @@ def gold(config: Config, name: str) -> Any:
 
 
 def parquet(files: list[str], columns: list[str] | None) -> Any:
-    # ParquetFile, not read_table: the folder names (date=...) are no columns here.
+    # ParquetFile, not read_table: here the folder names (date=...) are no columns.
     found = [pq.ParquetFile(file).read(columns=columns) for file in files]
     return pa.concat_tables(found) if found else None
 

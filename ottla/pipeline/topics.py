@@ -1,6 +1,6 @@
 """Checks before Spark is started: the cluster can be reached, and the topics of source and sinks exist.
 
-Spark would detect the same, but after a minute and in eighty lines. Client settings here are in librdkafka's spelling.
+Spark would detect the same, but after a minute and in eighty lines. Client settings here have librdkafka's names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.server.address import Address, NoAddress, parse_addresses
 
 ANSWER_SECONDS_MAX = 10
-#: A broker that does not accept a connection in this time does not in Spark's minute either.
+#: A broker that does not accept a connection within this time will not do so within Spark's minute either.
 CONNECT_SECONDS_MAX = 3
 COMPACTED = {"cleanup.policy": "compact"}
 
@@ -43,7 +43,7 @@ def wanted(config: Config) -> dict[str, dict[str, str]]:
 
 
 def ensure(config: Config) -> None:
-    """Create the topics that are missing, and reject a source that is not there."""
+    """Create the missing topics, and reject a source that does not exist."""
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):
@@ -75,7 +75,7 @@ def ensure(config: Config) -> None:
 
 
 def check_table(config: Config, admin: AdminClient) -> None:
-    """Raise PipelineError if the topic of events is there, and is no table that the pipeline can read."""
+    """Raise PipelineError if the topic of events exists, but is no table that the pipeline can read."""
     topic = ConfigResource(ResourceType.TOPIC, config.kafka.events)
     entries = admin.describe_configs([topic])[topic].result(ANSWER_SECONDS_MAX)
     given = entries.get(broker_table.FORMAT)
@@ -87,7 +87,7 @@ def check_table(config: Config, admin: AdminClient) -> None:
 
 
 def closed(addresses: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """Return the addresses that accept no connection, with the reason."""
+    """Return the addresses that accept no connection, with the reasons."""
     failures: dict[str, str] = {}
     for host, port in addresses:
         try:
@@ -105,7 +105,7 @@ def bootstrap_addresses(config: Config) -> list[Address]:
 
 
 def check_brokers(config: Config, addresses: list[tuple[str, int]]) -> None:
-    """Return the advertised addresses of the cluster: the bootstrap address may work while all others fail."""
+    """Return the addresses that the cluster advertises: they may all fail although the bootstrap address works."""
     failures = closed(addresses)
     if failures and len(failures) == len(addresses):
         raise PipelineError(
@@ -121,7 +121,7 @@ def listed(failures: Mapping[str, str]) -> str:
 
 
 def check_source(config: Config, partitions: Mapping[str, int]) -> None:
-    """Topics and partitions the source names must exist; a pattern may match later."""
+    """Check that the topics and partitions of the source exist. A pattern may match topics later."""
     source = config.source
     if source.assign:
         asked = {name: max(numbers, default=-1) + 1 for name, numbers in json.loads(source.assign).items()}
@@ -129,7 +129,7 @@ def check_source(config: Config, partitions: Mapping[str, int]) -> None:
         asked = {}
         try:
             is_alone = not any(re.fullmatch(source.subscribe_pattern, name) for name in partitions)
-        except re.error:  # it is Java's to judge, which knows other forms
+        except re.error:  # Java has to judge it, which knows other forms
             is_alone = False
         if is_alone:
             print(f"ottla-pipeline: no topic matches {source.subscribe_pattern} yet", file=sys.stderr)

@@ -1,6 +1,7 @@
-"""The records that the generator sent, one JSON line each with its acknowledgement, and the results expected of them. Two functions use files.
+"""The records that the generator sent, one JSON line each with its acknowledgement, and the results expected of them.
 
-A record whose acknowledgement never came (`acknowledged` false) may or may not be in the topic: it is allowed downstream, not demanded.
+Two functions use files. A record without an acknowledgement (`acknowledged` false) may or may not be in the topic: the results
+may have it, but need not.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from ottla.pipeline.spans import Span, merged
 
 
 class Sent(NamedTuple):
-    """One record: what it was meant to be and where Kafka put it."""
+    """One record: the kind that was intended, and its place in Kafka."""
 
-    kind: str  # good, duplicate, late, or the reason (events.Reason) it must be rejected for
+    kind: str  # good, duplicate, late, or the reason (events.Reason) for which it must be rejected
     event_id: str
     event_time_ms: int
     user: str
@@ -30,7 +31,7 @@ class Sent(NamedTuple):
     acknowledged: bool = False
 
 
-#: Kinds whose events belong in silver, each event_id once.
+#: The kinds whose events belong in silver, each event_id once.
 GOOD = frozenset({"good", "duplicate", "late"})
 
 
@@ -42,7 +43,7 @@ def read(path: str | Path) -> Iterator[Sent]:
     with open(path) as file:
         for line in file:
             if not line.endswith("\n"):
-                return  # the generator was killed in the middle of a line: that record was not acknowledged to anybody
+                return  # the generator was killed within a line: the record was acknowledged to no one
             yield Sent(*json.loads(line))
 
 
@@ -68,7 +69,10 @@ class Expected:
 def expected(
     records: Iterable[Sent], *, window_ms: int, gap_ms: int, seen: frozenset[str] | set[str] = frozenset()
 ) -> Expected:
-    """Return the expected results. `seen` are ids found in silver: they settle which of the unacknowledged events have to be counted in gold."""
+    """Return the expected results.
+
+    `seen` are ids in silver: they decide which of the unacknowledged events have to be counted in gold.
+    """
     found = Expected()
     events: dict[str, Sent] = {}
     for sent in records:

@@ -1,11 +1,12 @@
-"""A table that rows can be replaced in: what foreachBatch writes gold into. Local or mounted file systems only.
+"""A table whose rows can be replaced: foreachBatch writes gold to it. It needs a local or mounted file system.
 
-It is a Delta table where that can be had (delta.py), and otherwise this module's own, of Parquet: a table keeps the form that it has.
+If Delta is available it is a Delta table (delta.py), otherwise this module's own form of Parquet. A table keeps the form that
+it has.
 
 The folder holds one sub-folder of Parquet per table partition and batch, and `_manifest/<batch>.json`, which names the
-sub-folders that make up the table after that batch. A batch rewrites only the partitions it touches and then publishes
-its manifest by one rename, so a reader sees a whole batch or none. A batch that comes again after a crash finds its
-manifest (and is skipped) or does not (and what it left behind is overwritten): the effect is exactly once.
+sub-folders that make up the table after that batch. A batch rewrites only the partitions it touches and then publishes its
+manifest by one rename, so a reader sees a whole batch or none. If a batch is repeated after a crash and its manifest exists, it
+is skipped; otherwise its partial files are overwritten. So the effect is exactly once.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from ottla.pipeline import delta
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Readers of the last manifests but one may still be at work.
+#: Readers of the manifests before the last one may still be at work.
 MANIFESTS_KEPT = 3
 
 
 def current(table: str) -> tuple[int, dict[str, str]]:
-    """Return the last batch applied (-1: none) and the folder of each partition."""
+    """Return the number of the last batch (-1: none), and the folder of each partition."""
     found = sorted(manifests(table).items())
     return (found[-1][0], json.loads(found[-1][1].read_text())) if found else (-1, {})
 
 
 def last_batch(table: str) -> int:
-    """Return the last batch applied to a table of either form, -1 if there is none."""
+    """Return the number of the last batch of a table of either form, or -1."""
     return delta.current(table).batch if delta.is_table(table) else current(table)[0]
 
 
@@ -51,10 +52,13 @@ def apply(
     partition: str,
     in_delta: bool = False,
 ) -> bool:
-    """Replace or add the rows of `changes` by their keys; a true column `deleted` removes. False: this batch was applied before.
+    """Replace or add the rows of `changes` by their keys; rows with `deleted` true are removed.
 
-    A key must always fall into the same partition and occur once in a batch. `changes` is read several times: persist it.
-    With `in_delta` a table that is not there yet becomes a Delta table."""
+    Return False if this batch was applied before.
+
+    A key must always fall into the same partition and occur once in a batch. `changes` is read several times: persist it. With
+    `in_delta` a new table becomes a Delta table.
+    """
     if delta.is_table(table) or (in_delta and not manifests(table)):
         return delta.apply(spark, table, changes, batch_id, keys=keys, partition=partition)
     last, folders = current(table)
@@ -88,7 +92,7 @@ def publish(table: str, batch_id: int, folders: dict[str, str]) -> None:
 
 
 def remove_old(table: str) -> None:
-    """Drop old manifests and every folder that none of the kept ones names."""
+    """Drop old manifests, and every folder that no remaining manifest names."""
     (*old,) = sorted(manifests(table).items())[:-MANIFESTS_KEPT]
     for _, file in old:
         file.unlink()
@@ -102,7 +106,7 @@ def remove_old(table: str) -> None:
 
 
 def files(table: str) -> list[str]:
-    """Return the Parquet files of the table as it is now, for readers without Spark."""
+    """Return the present Parquet files of the table, for readers without Spark."""
     if delta.is_table(table):
         return list(delta.current(table).files)
     return [str(file) for name in current(table)[1].values() for file in sorted((Path(table) / name).glob("*.parquet"))]

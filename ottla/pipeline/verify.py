@@ -1,4 +1,4 @@
-"""Compares every stage with the truth file: nothing lost, nothing twice, every count as it must be."""
+"""A comparison of every stage with the truth file: nothing is lost or doubled, and every count is right."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def verify(config: Config, truth_path: str) -> list[Check]:
         *check_bronze(bronze, expected),
         *check_silver(silver, expected),
         *check_dead(dead, expected),
-        # The JVM sink sends letters again after a crash, and the connector's does not.
+        # After a crash the JVM sink sends letters again; the connector's sink does not.
         *([Check("dead letters that are there twice", 0, again, not again)] * (config.source.connector == OTTLA)),
         *check_sum(bronze, silver, dead, expected),
         *check_gold(config, expected),
@@ -125,7 +125,7 @@ def check_gold(config: Config, expected: truth.Expected) -> list[Check]:
         (row["user"], row["start_ms"]): Span(row["start_ms"], row["end_ms"], row["events"])
         for row in tables.rows(tables.gold(config, "sessions"))
     }
-    # Windows that are gone again are no rows of the table; those of events that may have been sent are settled by silver.
+    # Windows that are gone again have no rows. For events whose sending is uncertain, silver decides.
     return [
         Check("gold windows = truth", len(expected.windows), len(windows), windows == expected.windows),
         Check(
@@ -153,7 +153,7 @@ def check_gold(config: Config, expected: truth.Expected) -> list[Check]:
 
 
 def check_topic(config: Config, topic: str, table: dict[str, int], keys: tuple[str, str], value: str) -> Check:
-    """Check that the newest message of each key in the compacted topic says what the table says."""
+    """Check that the newest message of each key in the compacted topic agrees with the table."""
     latest: dict[str, int | None] = {}
     for each in read_topic.records(config, topic):
         key = json.loads(each.key or b"{}")
