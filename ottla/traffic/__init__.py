@@ -1,1 +1,3 @@
-"""Traffic between clients and a cluster: recorded, shown, sent again, compared with another cluster's answers. See docs/TRAFFIC.md."""
+"""Traffic between clients and a cluster can be recorded, shown, sent again, and compared with another cluster's responses
+(docs/TRAFFIC.md).
+"""

@@ -1,6 +1,6 @@
-"""Addresses of brokers in responses: which messages have them, and how they become addresses of the proxy.
+"""Addresses of brokers in responses: the messages that have them, and how they are replaced by addresses of the proxy.
 
-Clients connect to what these responses advertise. One that was left as it is would lead them past the proxy.
+Clients connect to the addresses in these responses. An address that is not replaced would lead them past the proxy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _node_endpoints(message: Any, version: int) -> Iterable[Any]:
     return endpoints
 
 
-#: API, the first version with addresses, and where they are: objects with a host and a port. Of Produce and Fetch they are those of a
+#: API, the first version with addresses, and the objects with a host and a port. In Produce and Fetch they are addresses of a
 #: new leader (KIP-951).
 ADDRESSED: dict[int, tuple[int, Callable[[Any, int], Iterable[Any]]]] = {
     ApiKey.METADATA: (0, _brokers),
@@ -43,14 +43,14 @@ ADDRESSED: dict[int, tuple[int, Callable[[Any, int], Iterable[Any]]]] = {
 
 
 class AdvertisedBroker(NamedTuple):
-    """An address in a response, with the id of its node."""
+    """An address in a response, with the node id of its broker."""
 
     address: Address
     node_id: int
 
 
 class AddressedResponse:
-    """A response that has addresses."""
+    """A response with addresses."""
 
     def __init__(self, message: FrameMessage, holders: list[Any]) -> None:
         self._message = message
@@ -61,7 +61,7 @@ class AddressedResponse:
         return [AdvertisedBroker(Address(each.host, each.port), _node_id(each)) for each in self._holders]
 
     def rewritten(self, frame: Buffer, places: Mapping[Address, Address]) -> bytes:
-        """Return the response with the addresses of `places` in place of those that it has."""
+        """Return the response with its addresses replaced by those of `places`."""
         for each in self._holders:
             each.host, each.port = places.get(Address(each.host, each.port), (each.host, each.port))
         return self._message.encoded(frame)
@@ -74,7 +74,7 @@ def has_addresses(api_key: int, version: int) -> bool:
 
 
 def addressed_response(api_key: int, version: int, frame: Buffer) -> AddressedResponse | None:
-    """Return the response if it has addresses; None if it has none, or cannot be read."""
+    """Return the response if it has addresses, or None if it has none or cannot be read."""
     try:
         message = read_response_message(api_key, version, frame)
     except ProtocolError:
@@ -84,9 +84,9 @@ def addressed_response(api_key: int, version: int, frame: Buffer) -> AddressedRe
 
 
 def bounded_versions(version: int, frame: Buffer) -> Buffer:
-    """Return a response to ApiVersions in which no API with addresses has a version that our codecs do not have.
+    """Return a response to ApiVersions in which no API with addresses has a version that our codecs lack.
 
-    The bytes stay as they are if there is none, as with every Kafka up to 4.4.
+    If there is no such version, as with every Kafka up to 4.4, the bytes stay as they are.
     """
     try:
         message = read_response_message(ApiKey.API_VERSIONS, version, frame)

@@ -3,7 +3,8 @@
     pcap      a header with the byte order and the link type, then packets of one interface
     pcapng    blocks; a section has its byte order, and interfaces with a link type each (an Interface Description before its packets)
 
-Only what carries TCP is read: Ethernet with VLAN tags, Linux cooked captures, loopback and raw IP; IPv4 and IPv6 without fragments.
+Only packets with TCP are read: Ethernet with VLAN tags, Linux cooked captures, loopback and raw IP; IPv4 and IPv6 without
+fragments.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from ottla.client.failures import Kind
 from ottla.traffic.entries import TrafficFileError
 
-#: The magic numbers of a pcap, by the bytes with which a file begins: the byte order, and ticks in a second.
+#: The magic numbers of a pcap, by the first bytes of a file: the byte order, and ticks in a second.
 PCAP = {
     b"\xd4\xc3\xb2\xa1": ("<", 10**6),
     b"\xa1\xb2\xc3\xd4": (">", 10**6),
@@ -24,11 +25,11 @@ PCAP = {
     b"\xa1\xb2\x3c\x4d": (">", 10**9),
 }
 PCAPNG = b"\x0a\x0d\x0d\x0a"
-#: A packet or a block that is larger is damage: snapshot lengths are 256 KiB at most.
+#: A larger packet or block means that the file is damaged: snapshot lengths are at most 256 KiB.
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
 _SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
 _TICKS_OPTION = 9
-#: Link types, and where the EtherType lies; None: the IP version is in the first byte behind so many bytes.
+#: Link types, and the offset of the EtherType. None: the IP version is in the first byte after this many bytes.
 _ETHERNET, _NULL, _LOOP, _RAW, _SLL, _SLL2 = 1, 0, 108, (12, 14, 101, 228, 229), 113, 276
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _VLANS = (0x8100, 0x88A8)
@@ -48,7 +49,7 @@ class Packet(NamedTuple):
 
 
 class TcpSegment(NamedTuple):
-    """A TCP segment. Ends are addresses as text."""
+    """A TCP segment. Its ends are addresses as text."""
 
     time_us: int
     source: str
@@ -58,7 +59,7 @@ class TcpSegment(NamedTuple):
     acknowledges: bool
     ends: bool
     data: bytes
-    #: Bytes that the capture has cut off.
+    #: The bytes of the segment that the capture has cut off.
     missing: int
 
 
@@ -68,7 +69,7 @@ def is_capture(start: bytes) -> bool:
 
 
 def packets_of(read: Read, name: str) -> Iterator[Packet]:
-    """Yield the packets of a capture. One that is cut off ends it.
+    """Yield the packets of a capture. A packet that is cut off ends it.
 
     Raises:
         TrafficFileError: it is damaged.
@@ -130,7 +131,7 @@ def _of_pcapng(read: Read, name: str) -> Iterator[Packet]:
 
 
 def _ticks(options: bytes, order: str) -> int:
-    """Return how many ticks a second has: option if_tsresol, microseconds without it."""
+    """Return the ticks in a second, from the option if_tsresol; without it they are microseconds."""
     pos = 0
     while pos + 4 <= len(options):
         code, size = unpack_from(f"{order}HH", options, pos)
@@ -143,7 +144,7 @@ def _ticks(options: bytes, order: str) -> int:
 
 
 def segment_of(packet: Packet) -> TcpSegment | None:
-    """Return the TCP segment of a packet; None of any other."""
+    """Return the TCP segment of a packet, or None for another packet."""
     try:
         kind, pos = _network(packet)
         data = packet.data
@@ -153,7 +154,7 @@ def segment_of(packet: Packet) -> TcpSegment | None:
                 return None
             ends = [".".join(map(str, data[at : at + 4])) for at in (pos + 12, pos + 16)]
             start = pos + (data[pos] & 15) * 4
-            # A size of 0 is one that the network card has yet to fill in.
+            # The network card fills in a size of 0 only later.
             return _tcp(packet, start, pos + size if size else len(data), ends)
         if kind == _IPV6 and data[pos] >> 4 == 6:
             size, protocol = unpack_from(">4xHB", data, pos)
@@ -163,12 +164,12 @@ def segment_of(packet: Packet) -> TcpSegment | None:
                 protocol, start = data[start], start + 8 + data[start + 1] * 8
             return _tcp(packet, start, pos + 40 + size if size else len(data), ends) if protocol == _TCP else None
     except (struct_error, IndexError):
-        pass  # it is cut off, or no packet
+        pass  # the packet is cut off, or malformed
     return None
 
 
 def _network(packet: Packet) -> tuple[int, int]:
-    """Return the EtherType, and where the network's header begins."""
+    """Return the EtherType, and the offset of the network header."""
     data, link = packet.data, packet.link
     if link == _ETHERNET:
         pos = 12

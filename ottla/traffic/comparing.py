@@ -1,7 +1,9 @@
-"""Two responses to the same request, field by field: the recorded one, and that of the cluster that it was sent to again.
+"""Two responses to the same request, compared field by field: the recorded one, and that of the cluster to which the request
+was sent again.
 
-Fields that differ between two correct clusters are in one table, with the reason. Names that each cluster gives by itself are compared by
-what the recording's names have become; lists are compared by their keys, where they have any, because their order has no meaning.
+Fields that may differ between two correct clusters are in one table, with the reason. Names that each cluster chooses itself
+(such as member ids) are compared after translation of the recording's names. Lists whose items have keys are compared by these,
+because their order has no meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ottla.traffic.record_noise import UNPACKED_BYTES_MAX
 
 TIME, PLACE, RELEASE, WORDS = "of the moment", "of the cluster", "of the release", "words for people"
 
-#: Fields that may differ: of one API, or of all APIs without a name before the dot.
+#: Fields that may differ. A name without a dot is valid for all APIs, otherwise the API is before the dot.
 LEGAL: dict[str, str] = {
     ".throttle_time_ms": TIME,
     ".log_append_time_ms": TIME,
@@ -71,20 +73,21 @@ LEGAL: dict[str, str] = {
     "DescribeTransactions.transaction_start_time_ms": TIME,
     "DescribeProducers.last_timestamp": TIME,
 }
-#: Responses whose size depends on when they come: partitions and records that only one of them has may be in the next one of the other.
+#: Responses whose size depends on their time: partitions and records that only one of them has may be in the next response of
+#: the other cluster.
 OPEN_ENDED = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
-#: Fields by which items of a list are matched.
+#: Fields by which items of two lists are matched.
 KEYS = (
     "topic_id", "name", "topic", "topic_name", "partition_index", "partition", "partition_id", "index", "group_id", "member_id", "key",
     "transactional_id", "resource_type", "resource_name", "user", "mechanism", "feature", "api_key", "entity", "entity_type", "broker_id", "node_id",
 )  # fmt: skip
-#: Differences that are kept of one response; a person looks at the first of them.
+#: This many differences of one response are kept: a user looks at the first ones.
 DIFFERENCES_MAX = 100
 SHOWN_MAX = 200
 
 
 class FieldDifference(NamedTuple):
-    """A field that differs. The values are texts."""
+    """A field that differs, with both values as texts."""
 
     path: str
     recorded: str
@@ -92,7 +95,7 @@ class FieldDifference(NamedTuple):
 
 
 class Comparison:
-    """The differences of one pair of responses. Names that were not known are learned on the way."""
+    """The differences of one pair of responses. The comparison learns unknown names."""
 
     def __init__(self, api_key: int, identities: Identities) -> None:
         self._api = api_name(api_key)
@@ -101,7 +104,7 @@ class Comparison:
         self.differences: list[FieldDifference] = []
 
     def compare(self, recorded: FrameMessage, got: FrameMessage) -> list[FieldDifference]:
-        """Return what differs."""
+        """Return the differences."""
         if recorded.version != got.version:
             self._add("", f"version {recorded.version}", f"version {got.version}")
         else:
@@ -131,7 +134,7 @@ class Comparison:
     def _value(self, path: str, holder: Any, name: str, was: object, now: object) -> None:
         place = place_of(holder, name)
         if was == now and getattr(holder, "error_code", None):
-            return  # beside an error a name may be the default of its type
+            return  # with an error, a name may have the default of its type
         if place is None:
             if was != now:
                 self._add(path, was, now)
@@ -156,7 +159,7 @@ class Comparison:
             return
         left = [key for key in ours if key not in theirs and self._is_new(ours[key])]
         right = [key for key in theirs if key not in ours]
-        pairs = dict(zip(left, right, strict=False))  # names that are learned here, as those of a group's members
+        pairs = dict(zip(left, right, strict=False))  # these pairs teach new names, such as those of a group's members
         for key, item in ours.items():
             there = theirs.get(pairs.get(key, key))
             if there is not None:
@@ -168,13 +171,13 @@ class Comparison:
                 self._add(f"{path}[{_key_text(key)}]", "missing", "there")
 
     def _key(self, item: Any, version: int, *, is_recorded: bool) -> tuple[object, ...]:
-        """Return what an item is matched by: its names, in the cluster's own form where they are known."""
+        """Return the key by which an item is matched: its names, as the cluster has them if that is known."""
         found: list[object] = []
         for field in fields(item.__plain__):
             if field.name not in KEYS or version not in field.versions:
                 continue
             if field.name == "topic_id" and "name" in item.__field_names__ and item.name:
-                continue  # the name is the same in each cluster
+                continue  # the name of a topic is the same in each cluster
             value = getattr(item, field.name)
             if field.type.item is not None:  # the entity of a quota
                 value = tuple(sorted(map(repr, value)))
@@ -186,7 +189,7 @@ class Comparison:
         return tuple(found)
 
     def _is_new(self, item: Any) -> bool:
-        """Return whether an item of the recording has a name that is not known in the cluster yet."""
+        """Return whether an item of the recording has a name whose translation is not known yet."""
         places = (place_of(item, name) for name in item.__field_names__ if name in KEYS)
         return any(place is not None and self._identities.known(place) is None for place in places)
 
@@ -202,7 +205,7 @@ class Comparison:
 
 
 def has_passing_error(message: FrameMessage) -> bool:
-    """Return whether a response has an error that passes by itself, such as a coordinator that loads."""
+    """Return whether a response has an error that passes by itself, such as a coordinator that is loading."""
     return any(ErrorCode(code).retriable for code in _error_codes(message.body))
 
 
@@ -219,7 +222,7 @@ def _error_codes(body: Any) -> Iterator[int]:
 
 
 def _rows(records: Records) -> Iterator[tuple[int, object]]:
-    """Yield each record that can be read, by its offset; of a marker its type alone."""
+    """Yield each readable record by its offset. Of a marker only the type is yielded."""
     data = memoryview(b"".join(records) if isinstance(records, list) else records)
     pos = 0
     while len(data) - pos >= HEADER_BYTES:

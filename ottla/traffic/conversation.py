@@ -1,4 +1,7 @@
-"""Recorded traffic as rows for people and programs: each message by name and field, with filters. A response also has its time to come."""
+"""Recorded traffic as rows for people and programs: each message by name and field, with filters.
+
+A response also has the time that it took.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from ottla.protocol.schema import ZERO_UUID
 from ottla.traffic.entries import Entry, EntryKind, Opened, read_opened
 from ottla.traffic.messages import FrameMessage, api_name, read_request_message, read_response_message
 
-#: Bytes of a message that cannot be read, as they are shown.
+#: The bytes that are shown of a message that cannot be read.
 SHOWN_BYTES_MAX = 64
-#: Requests of all connections whose responses have not come: a file can have any number.
+#: The most requests of all connections that wait for a response: a file can have any number.
 ASKED_MAX = 1_000_000
 
 
 class TrafficFilter(NamedTuple):
-    """Filters of messages; None: all."""
+    """Filters of messages. None means all."""
 
     apis: frozenset[str] | None = None
     clients: frozenset[str] | None = None
@@ -35,7 +38,7 @@ class _Asked(NamedTuple):
 
 
 class Conversation:
-    """The rows of one file. It knows the ends of connections, the requests that responses belong to, and the ids of topics."""
+    """The rows of one file. It remembers the ends of connections, the requests without a response, and the ids of topics."""
 
     def __init__(self, begun_ms: int, wanted: TrafficFilter) -> None:
         self._begun_ms = begun_ms
@@ -45,7 +48,7 @@ class Conversation:
         self._topic_names: dict[str, str] = {}
 
     def rows(self, entries: Iterable[Entry]) -> Iterator[dict[str, object]]:
-        """Yield a row for each entry that is wanted."""
+        """Yield a row for each entry that matches the filter."""
         for entry in entries:
             row = self._row(entry)
             if row is not None and self._is_wanted(row, entry):
@@ -124,12 +127,12 @@ class Conversation:
         )
 
     def _names_topic(self, value: object, topics: frozenset[str]) -> bool:
-        """Return whether a text of a message is the name of one of the topics, or its id."""
+        """Return whether a text in a message is the name or id of one of the topics."""
         return any(text in topics or self._topic_names.get(text) in topics for text in _texts(value))
 
 
 def has_error(value: object) -> bool:
-    """Return whether a message in JSON has an error code."""
+    """Return whether a message (as JSON) has an error code."""
     if isinstance(value, Mapping):
         return any((name.endswith("rrorCode") and bool(each)) or has_error(each) for name, each in value.items())
     return isinstance(value, list) and any(map(has_error, value))
@@ -147,7 +150,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def errors_named(value: object) -> list[str]:
-    """Return the names of the error codes in a message in JSON, each once."""
+    """Return the names of the error codes in a message (as JSON), each once."""
     found: dict[str, None] = {}
 
     def walk(value: object) -> None:

@@ -1,7 +1,7 @@
 """The file of recorded traffic: a header, then entries, each with a length and a CRC. docs/TRAFFIC.md documents the bytes.
 
-A recording may end anywhere, because its process or its disk did: an entry that is cut off is the end of the file, and not an error.
-Bytes that are there and are wrong are one. This file is pure: it takes and returns bytes.
+A recording may end anywhere, because its process was killed or its disk was full: an entry that is cut off is the end of the
+file, and no error. Damaged bytes are an error. This module has no I/O: it takes and returns bytes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import NamedTuple
 from ottla.client.failures import Failure, Kind
 from ottla.protocol.records.batch import crc32c
 
-#: As PNG's: a byte above 127 and a line end show that a transfer has changed the file as if it were text.
+#: As in PNG, a byte above 127 and a line end show whether a transfer has changed the file as if it were text.
 MAGIC = b"\x89OTTLA\r\n"
 VERSION = 1
-#: A frame of Kafka is below 2^31 bytes, and a broker's socket.request.max.bytes is 100 MiB: a larger length is damage.
+#: A frame of Kafka is below 2^31 bytes, and a broker's socket.request.max.bytes is 100 MiB: with a larger length the file is
+#: damaged.
 ENTRY_BYTES_MAX = 2**30
-#: The bytes of an entry were changed before they were written: `masking.py` says which.
+#: The bytes of an entry were changed before they were written; `masking.py` has the rules.
 MASKED = 1
-#: The body of the message was left out, because it could have a secret and could not be read.
+#: The body of the message was left out, because it may have a secret and could not be read.
 CUT = 2
 
 _HEADER = Struct(">8sHHq")
@@ -41,9 +42,10 @@ class EntryKind(IntEnum):
 
 
 class Entry(NamedTuple):
-    """One entry. `time_us` counts from the time in the header; API, version and correlation id are 0 where there is no message.
+    """One entry.
 
-    `frame` is the message with its header and without its length; of OPENED the text of `Opened`, of LOST the number of frames.
+    `time_us` counts from the time in the header; API, version and correlation id are 0 if there is no message. `frame` is the
+    message with its header and without its length. For OPENED it is the text of `Opened`, for LOST the number of frames.
     """
 
     kind: EntryKind
@@ -65,7 +67,7 @@ class Entry(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The two ends of a connection: addresses as text, and the broker's node id, -1 where it is not known."""
+    """The two ends of a connection: addresses as text, and the broker's node id, or -1 if it is not known."""
 
     client: str
     broker: str
@@ -76,7 +78,7 @@ class Opened(NamedTuple):
 
 
 def read_opened(frame: bytes | memoryview) -> Opened:
-    """Return the ends of a connection. A text of another form has none."""
+    """Return the ends of a connection. For a text in another form they are empty."""
     match str(frame, "utf-8", "replace").split("\n"):
         case [client, broker, node] if node.removeprefix("-").isdecimal() and len(node) < 12:
             return Opened(client, broker, int(node))
@@ -84,11 +86,11 @@ def read_opened(frame: bytes | memoryview) -> Opened:
 
 
 class TrafficFileError(Failure):
-    """A file is no recording of traffic, or is damaged. The message names the byte."""
+    """A file is no recording of traffic, or is damaged. The message has the position in the file."""
 
 
 def encode_header(begun_ms: int) -> bytes:
-    """Return the bytes with which a file begins; `begun_ms` is the wall-clock time that the entries' times count from."""
+    """Return the first bytes of a file. `begun_ms` is the wall-clock time from which the entries' times count."""
     fixed = _HEADER.pack(MAGIC, VERSION, 0, begun_ms)
     return fixed + _CRC.pack(crc32c(fixed))
 
@@ -109,7 +111,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 class EntryReader:
-    """The entries of a file, in their order. `read(n)` returns up to n bytes, fewer only at the end."""
+    """The entries of a file, in their order. `read(n)` returns up to n bytes, and fewer only at the end."""
 
     def __init__(self, read: Callable[[int], bytes], name: str) -> None:
         """Read the header.
@@ -120,7 +122,8 @@ class EntryReader:
         self._read = read
         self._name = name
         self._at = _HEADER.size + _CRC.size
-        #: The byte at which the file ends within an entry; None: it ends behind one, or has not been read to its end.
+        #: The position of the entry in which the file ends; None: it ends after a complete entry, or has not been read to its
+        #: end.
         self.torn_at: int | None = None
         head = read(self._at)
         if not head.startswith(MAGIC):
@@ -136,10 +139,10 @@ class EntryReader:
             raise TrafficFileError(f"{name} has version {version}, and this Ottla reads {VERSION}", remedy, Kind.WRONG)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries that are whole.
+        """Yield the complete entries.
 
         Raises:
-            TrafficFileError: one is damaged. Those before it have been yielded.
+            TrafficFileError: an entry is damaged. Those before it have been yielded.
         """
         while start := self._read(_START.size):
             if len(start) < _START.size:
@@ -155,7 +158,7 @@ class EntryReader:
             if crc32c(body) != crc:
                 raise self._damaged("its checksum does not match")
             kind, flags, connection, time_us, api_key, version, correlation_id = _ENTRY.unpack_from(body)
-            if kind in _KINDS:  # others are those that older readers may skip
+            if kind in _KINDS:  # older readers may skip entries of other kinds
                 frame = memoryview(body)[_ENTRY.size :]
                 yield Entry(_KINDS[kind], connection, time_us, api_key, version, correlation_id, frame, flags)
             self._at += _START.size + length

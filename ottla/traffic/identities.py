@@ -1,7 +1,8 @@
-"""Names and numbers that each cluster gives by itself: what those of a recording are in the cluster that its requests are sent to again.
+"""Names and numbers that each cluster chooses itself: those of a recording are translated for the cluster that its requests are
+sent to again.
 
-They are learned from pairs of responses, the recorded one and the cluster's own, and put into later requests. A number that is only one
-beside another, as an epoch is beside its producer id, is known by both.
+They are learned from pairs of responses, the recorded one and the cluster's own, and put into later requests. A number with a
+meaning only beside another value, such as an epoch beside its producer id, is known by both.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from ottla.protocol.schema import ZERO_UUID, fields
 PRODUCER, TOPIC, MEMBER, SESSION = "producer id", "topic id", "member id", "fetch session"
 EPOCH, GENERATION = "producer epoch", "generation"
 
-#: Field names, and what they name.
+#: Field names, and the kinds of names in them.
 NAMES = {
     "producer_id": PRODUCER,
     "v3_and_below_producer_id": PRODUCER,
     "ongoing_txn_producer_id": PRODUCER,
     "topic_id": TOPIC,
     "member_id": MEMBER,
-    "leader": MEMBER,  # of JoinGroup alone
+    "leader": MEMBER,  # only in JoinGroup
     "session_id": SESSION,
 }
-#: Field names of numbers, what they are, and the field beside them that they belong to.
+#: Field names of numbers, their kinds, and the field beside them that they belong to.
 NUMBERS = {
     "producer_epoch": (EPOCH, "producer_id"),
     "v3_and_below_producer_epoch": (EPOCH, "v3_and_below_producer_id"),
@@ -45,14 +46,14 @@ NUMBERS = {
     "member_epoch": (GENERATION, "member_id"),
     "generation_id_or_member_epoch": (GENERATION, "member_id"),
 }
-#: Values that name nothing.
+#: These values stand for no name.
 NOTHING = (None, "", ZERO_UUID, b"", NO_PRODUCER_ID)
-#: Names that are kept, oldest first to go: a recording can have any number.
+#: This many names are kept, and the oldest are dropped first: a recording can have any number.
 NAMES_MAX = 1_000_000
 
 
 class NamedPlace(NamedTuple):
-    """A value of the recording: what it is, and the value that it belongs to."""
+    """A value of the recording: its kind, and the value that it belongs to."""
 
     kind: str
     owner: object
@@ -60,7 +61,7 @@ class NamedPlace(NamedTuple):
 
 
 def place_of(holder: Any, name: str) -> NamedPlace | None:
-    """Return what a field of a message names; None of a field that has the same value in every cluster, or names nothing."""
+    """Return the name in a field of a message. Return None for a field that has the same value in every cluster, or no name."""
     value = getattr(holder, name)
     if name in NAMES:
         kind, owner = NAMES[name], None
@@ -77,20 +78,20 @@ def place_of(holder: Any, name: str) -> NamedPlace | None:
 
 
 def names_nothing(kind: str, value: object) -> bool:
-    """Return whether a value is the one for nothing of this kind."""
+    """Return whether a value stands for no name of this kind."""
     if kind in (EPOCH, GENERATION):
         return not isinstance(value, int) or value < 0
     return value in NOTHING or (kind == SESSION and value == 0)
 
 
 class Identities:
-    """The names of one recording in one cluster."""
+    """The translations of one recording's names for one cluster."""
 
     def __init__(self) -> None:
         self._known: dict[NamedPlace, object] = {}
 
     def known(self, place: NamedPlace) -> object | None:
-        """Return the cluster's own value; None if it is not known."""
+        """Return the cluster's own value, or None if it is not known."""
         return self._known.get(place)
 
     def learn(self, place: NamedPlace, value: object) -> None:
@@ -111,7 +112,7 @@ class Identities:
                 new[field.name] = self.translated_records(value)
             elif (place := place_of(message, field.name)) is not None and (found := self.known(place)) is not None:
                 new[field.name] = found
-        for name, found in new.items():  # at the end: a number is looked up beside the recorded name
+        for name, found in new.items():  # set at the end, because a number is looked up by the recorded name beside it
             setattr(message, name, found)
 
     def _translate_items(self, message: Any, name: str, items: list[Any]) -> None:

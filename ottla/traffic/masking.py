@@ -1,4 +1,5 @@
-"""Secrets leave a message before it is written: logins, SCRAM credentials, delegation tokens, passwords in configurations.
+"""Secrets are removed from a message before it is written: logins, SCRAM credentials, delegation tokens, passwords in
+configurations.
 
 A message that may have a secret and cannot be read, because its version is newer than our codecs or it is malformed, loses its body.
 """
@@ -17,28 +18,28 @@ from ottla.traffic.entries import CUT, MASKED, Entry, EntryKind
 from ottla.traffic.messages import CORRELATION_ID, REQUEST_START, read_request_message, read_response_message
 from ottla.traffic.record_noise import RecordNoise
 
-#: What stands in place of a secret. Its length says nothing about that of the secret.
+#: This replaces a secret. Its length does not show the secret's length.
 HIDDEN = b"(masked)"
 HIDDEN_TEXT = HIDDEN.decode()
 
-#: The topic of a controller's log, which has SCRAM credentials and tokens in its records (KIP-500): its id and its name.
+#: The metadata topic, which has SCRAM credentials and tokens in its records (KIP-500): its id and its name.
 CLUSTER_METADATA_ID = bytes(15) + b"\1"
 CLUSTER_METADATA = "__cluster_metadata"
-#: A controller's response to Fetch has this topic alone, and so at its beginning. Brokers do not serve it.
+#: A controller's response to Fetch has only this topic, so it is at the response's beginning. Brokers do not serve it.
 TOPIC_WITHIN_BYTES = 256
 
 _KNOWN_CONFIGS = BROKER_CONFIGS | DYNAMIC_ONLY | TOPIC_CONFIGS | GROUP_CONFIGS | CLIENT_METRICS_CONFIGS
 
 
 class Masked(NamedTuple):
-    """The bytes of a frame that may be written, and the flags of its entry."""
+    """The bytes of a frame that may be written, and the flags of the entry."""
 
     frame: Buffer
     flags: int = 0
 
 
 def is_secret_config(name: str) -> bool:
-    """Return whether the value of a configuration is a secret. One that is not known may be one, as in Kafka."""
+    """Return whether the value of a configuration is a secret. As in Kafka, the value of an unknown one counts as a secret."""
     if found := LISTENER_PREFIX.fullmatch(name):
         name = found[2]
         _, dot, own = name.partition(".")
@@ -95,7 +96,7 @@ def _hide_envelope_response(message: Any) -> None:
 
 Hide = Callable[[Any], None]
 
-#: API and how its secrets leave a request.
+#: API, and the function that removes the secrets from a request.
 IN_REQUESTS: dict[int, Hide] = {
     ApiKey.SASL_AUTHENTICATE: _hide_auth_bytes,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _hide_credentials,
@@ -115,7 +116,7 @@ IN_RESPONSES: dict[int, Hide] = {
 
 
 class Masking:
-    """The masking of one recording: secrets always, and records too if there is noise for them."""
+    """The masking of one recording. It masks secrets always, and records if there is noise for them."""
 
     def __init__(self, noise: RecordNoise | None = None) -> None:
         self._requests = dict(IN_REQUESTS)
@@ -125,7 +126,7 @@ class Masking:
             self._responses[ApiKey.FETCH] = self._responses[ApiKey.SHARE_FETCH] = _noise_in_fetch(noise)
 
     def entry(self, entry: Entry) -> Entry:
-        """Return an entry as it may be shown, of a capture, which has all bytes."""
+        """Return an entry of a capture (which has all bytes) in a form that may be shown."""
         if entry.kind is EntryKind.REQUEST:
             masked = self.request(entry.api_key, entry.frame)
         elif entry.kind is EntryKind.RESPONSE:
@@ -135,7 +136,7 @@ class Masking:
         return entry._replace(frame=bytes(masked.frame), flags=entry.flags | masked.flags)
 
     def request(self, api_key: int, frame: Buffer) -> Masked:
-        """Return a request as it may be written."""
+        """Return a request in a form that may be written."""
         hide = self._requests.get(api_key)
         if hide is None:
             return Masked(frame)
@@ -147,7 +148,7 @@ class Masking:
             return Masked(_head_of_request(frame), MASKED | CUT)
 
     def response(self, api_key: int, version: int, frame: Buffer) -> Masked:
-        """Return the response to a request of this API and version as it may be written."""
+        """Return the response to a request of this API and version, in a form that may be written."""
         hide = self._responses.get(api_key)
         if api_key == ApiKey.FETCH and _has_metadata_log(frame):
             hide = _hide_metadata_records
@@ -162,7 +163,7 @@ class Masking:
 
 
 def _changed(frame: Buffer, masked: bytes) -> Masked:
-    """Return the frame as it is if it had no secret: a replay can send it then."""
+    """Return the frame unchanged if it had no secret, so that a replay can send it."""
     return Masked(frame) if masked == frame else Masked(masked, MASKED)
 
 
@@ -172,7 +173,7 @@ def _has_metadata_log(frame: Buffer) -> bool:
 
 
 def _head_of_request(frame: Buffer) -> bytes:
-    """Return the header of a request, as far as it is one."""
+    """Return as much of the header as a request has."""
     try:
         return bytes(frame[: decode_request_header(frame, 0, len(frame))[-1]])
     except ProtocolError:

@@ -17,7 +17,7 @@ from ottla.protocol.compile import decode, encode
 from ottla.protocol.errors import ErrorCode, MalformedMessage
 from ottla.protocol.primitives import Buffer
 
-#: API key, version and correlation id, with which each request begins.
+#: API key, version and correlation id: each request begins with these.
 REQUEST_START = Struct(">hhi")
 CORRELATION_ID = Struct(">i")
 
@@ -25,7 +25,7 @@ _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 class FrameMessage(NamedTuple):
-    """A frame that has been read: `body_at` is where its header ends, and `version` that of the body."""
+    """A frame that has been read. Its header ends at `body_at`, and `version` is that of the body."""
 
     body: Any
     version: int
@@ -33,12 +33,12 @@ class FrameMessage(NamedTuple):
     client_id: str | None = None
 
     def encoded(self, frame: Buffer) -> bytes:
-        """Return the frame with the body as it is now."""
+        """Return the frame with its present body."""
         return bytes(frame[: self.body_at]) + encode(self.body, self.version)
 
 
 def api_of_key(api_key: int, version: int) -> Api | None:
-    """Return the API if our codecs have this version of it."""
+    """Return the API if our codecs have this version of it, or else None."""
     try:
         api = APIS[ApiKey(api_key)]
     except ValueError:
@@ -47,7 +47,7 @@ def api_of_key(api_key: int, version: int) -> Api | None:
 
 
 def api_name(api_key: int) -> str:
-    """Return the name of an API; one that is not known has its number."""
+    """Return the name of an API. An unknown API has its number as its name."""
     try:
         return APIS[ApiKey(api_key)].name
     except ValueError:
@@ -58,7 +58,7 @@ def read_request_message(frame: Buffer) -> FrameMessage:
     """Return a request.
 
     Raises:
-        MalformedMessage: our codecs do not have its API or version, or it is none.
+        MalformedMessage: our codecs lack its API or version, or it is no request.
     """
     api_key, version, _, client_id, pos = decode_request_header(frame, 0, len(frame))
     return FrameMessage(_body(api_key, version, frame, pos, is_request=True), version, pos, client_id)
@@ -68,16 +68,16 @@ def read_response_message(api_key: int, version: int, frame: Buffer) -> FrameMes
     """Return the response to a request of this API and version.
 
     Raises:
-        MalformedMessage: our codecs do not have them, or it is none.
+        MalformedMessage: our codecs lack these, or it is no such response.
     """
     pos = response_body_at(api_key, version, frame)
     if api_key == ApiKey.API_VERSIONS and bytes(frame[pos : pos + 2]) == _UNSUPPORTED_VERSION:
-        version = 0  # KIP-511: the client reads it before it knows what the node has
+        version = 0  # KIP-511: the client must be able to read it before it knows the node's versions
     return FrameMessage(_body(api_key, version, frame, pos, is_request=False), version, pos)
 
 
 def response_body_at(api_key: int, version: int, frame: Buffer) -> int:
-    """Return where the header of a response ends. Raises MalformedMessage."""
+    """Return the position at which the header of a response ends. Raises MalformedMessage."""
     return decode_response_header(frame, 0, len(frame), response_header_version(api_key, version) == 1)[1]
 
 

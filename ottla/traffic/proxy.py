@@ -1,6 +1,6 @@
 """The proxy: a listening port in place of each broker, and a relay for each connection.
 
-The first port leads to the address that was named. Every other broker gets the next free port when a response first advertises it; that
+The first port leads to the given address. Every other broker gets the next free port when a response first names it; that
 response waits until the port is open.
 """
 
@@ -31,17 +31,20 @@ from ottla.traffic.entries import Opened
 from ottla.traffic.relay import Relay, RelaySide, Tap
 from ottla.traffic.upstream import connect_to_broker
 
-#: Ports that one cluster may have opened here. A response can name any number of brokers.
+#: The most ports for brokers of one cluster: a response can name any number of brokers.
 BROKERS_MAX = 1000
-#: Ports that are tried for one broker, each after the one before, as others have some of them.
+#: For one broker this many consecutive ports are tried, because other processes may have some of them.
 PORT_TRIES_MAX = 100
-#: Large frames of all connections that are on their way through.
+#: The bytes of large frames of all connections that are being passed on.
 FRAMES_BYTES_MAX = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """The ends of a proxy. `tls` None: clients connect in the clear; `advertised_host` None: the host that it listens at."""
+    """The ends of a proxy.
+
+    `tls` None means that clients connect without TLS. `advertised_host` None means the host that it listens at.
+    """
 
     listen: Address
     to: Address
@@ -57,12 +60,12 @@ class BrokerPort:
         self.to = to
         self.node_id = node_id
         self.server: Server | None = None
-        #: What clients connect to; of a broker without a port here its own address.
+        #: The address that clients connect to. A broker without a port here has its own address.
         self.address = to
 
 
 class Proxy:
-    """The ports and connections of one proxy. `note` is called with a sentence about what does not work, once for each cause."""
+    """The ports and connections of one proxy. `note` is called with a sentence about a failure, once for each cause."""
 
     def __init__(self, world: World, options: ProxyOptions, tap: Tap, note: Callable[[str], object]) -> None:
         self._world = world
@@ -76,15 +79,16 @@ class Proxy:
         self._making = asyncio.Lock()
         self._next_port = options.listen.port
         self._relays: set[Relay] = set()
-        #: Connections that were joined since the start, and those of clients that hold descriptors now.
+        #: The number of connections with both sides since the start, and the number of clients' connections that hold
+        #: descriptors now.
         self.connections = 0
         self._open = 0
 
     async def start(self) -> int:
-        """Listen. Return the port of the first way.
+        """Listen. Return the port for the first address.
 
         Raises:
-            OSError: the port is in use, or the host is not of this machine.
+            OSError: the port is in use, or this machine does not have the address.
         """
         way = BrokerPort(self._options.to, -1)
         await self._listen(way)
@@ -130,7 +134,7 @@ class Proxy:
         then()
 
     async def _listen(self, way: BrokerPort) -> None:
-        """Listen at the next free port; only the first way has to have the port that was asked for."""
+        """Listen on the next free port. Only the first address must have the requested port."""
         tries = PORT_TRIES_MAX if self._ways else 1
         host = self._options.listen.host
         for left in reversed(range(tries)):
@@ -174,7 +178,10 @@ class Proxy:
         client.abort()
 
     def _admit(self, client: _AcceptedSide) -> None:
-        """Count the connection if there are descriptors for both of its sides; a TLS handshake has as long as at a node."""
+        """Count the connection if there are descriptors for both of its sides.
+
+        A TLS handshake has the same time limit as at a node.
+        """
         if 2 * self._open >= self._world.network.room:
             self._say("there are no descriptors for more connections: `ulimit -n` bounds them")
             client.abort()
@@ -202,7 +209,7 @@ class Proxy:
         relay.begin(Opened(client.peer, str(way.to), way.node_id))
 
     def _say(self, text: str) -> None:
-        """Note a cause once."""
+        """Call `note` once for each cause."""
         cause = text.partition(":")[0]
         if cause not in self._noted and len(self._noted) < BROKERS_MAX:
             self._noted.add(cause)
@@ -210,14 +217,14 @@ class Proxy:
 
 
 class _AcceptedSide(RelaySide):
-    """The side that was accepted. It reads nothing before it has another side; a TLS handshake comes first."""
+    """The accepted side. It does not read before the other side exists; a TLS handshake comes first."""
 
     __slots__ = ("expiry", "is_encrypted", "on_lost", "on_made", "on_ready", "peer")
 
     def __init__(self, inbox: ReceiveBuffer, clock: Clock) -> None:
         super().__init__(inbox, clock)
         self.is_encrypted = False
-        #: The end of the time for a TLS handshake.
+        #: The time limit of a TLS handshake.
         self.expiry: TimerHandle | None = None
         self.on_made: Callable[[], object] | None = None
         self.on_lost: Callable[[], object] | None = None

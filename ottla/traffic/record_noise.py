@@ -1,7 +1,8 @@
-"""Noise in place of keys, values and headers of records: as long as what it replaces, and equal where that is equal.
+"""Noise that replaces keys, values and headers of records: it has the same length, and equal bytes get equal noise.
 
-Equal keys stay equal within one recording, so that compaction and the order by key can still be followed. The noise is a hash under a
-key that is never written: it cannot be guessed back. Batches keep offsets, times, producer, codec, and have valid CRCs.
+Equal keys stay equal within one recording, so that compaction and the order by key can still be followed. The noise is a hash
+with a key that is never written: the original cannot be guessed from it. Batches keep offsets, times, producer, codec, and have
+valid CRCs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ottla.protocol.records.compression import decompress
 from ottla.protocol.records.record import Record, encode_record, iter_records
 from ottla.protocol.schema import Records
 
-#: What one batch may become: a hostile producer's batch of 1 MB could be 1 GB.
+#: The most bytes that one batch may decompress to: a hostile producer's batch of 1 MB could become 1 GB.
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -31,11 +32,11 @@ class RecordNoise:
         self._key = key
 
     def of(self, data: bytes | None) -> bytes | None:
-        """Return noise of the same length. Null stays null: a tombstone is one."""
+        """Return noise of the same length. Null stays null, so that a tombstone stays one."""
         return None if data is None else shake_128(self._key + data).digest(len(data))
 
     def records(self, records: Records | None) -> bytes | None:
-        """Return the batches with noise. What cannot be read is left out: a batch of a former format, a damaged or a partial one."""
+        """Return the batches with noise. Unreadable ones are left out: batches of former formats, damaged or partial ones."""
         if records is None:
             return None
         data = memoryview(b"".join(records) if isinstance(records, list) else records)

@@ -1,7 +1,7 @@
-"""Recording: what a tap gets becomes entries, and a spool writes their bytes on a thread, with a bound of what may wait.
+"""The recording: what a tap receives becomes entries, and a spool writes their bytes on a thread, with a bounded queue.
 
-The clients are never kept waiting for the disk. What does not fit is lost, and counted by an entry; a disk that is full, or a reader
-that has gone, ends the recording, and traffic goes on.
+Clients never wait for the disk. Frames that do not fit are lost, and an entry counts them. A full disk, or a reader that has
+gone, ends the recording, and the traffic goes on.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ottla.server.world import World
 from ottla.traffic.entries import Entry, EntryKind, Opened, encode_entry, encode_header
 from ottla.traffic.masking import Masking
 
-#: What may wait for the disk: at 1 GB/s that is a pause of 0.06 s, at a usual 20 MB/s one of 3 s.
+#: The bytes that may wait for the disk: at 1 GB/s that is a pause of 0.06 s, at a usual 20 MB/s one of 3 s.
 SPOOL_BYTES_MAX = 64 * 1024 * 1024
-#: From this size on bytes are written at once; fewer wait for more, so that a busy connection costs no call for each frame.
+#: This many bytes are written at once. Fewer wait for more, so that a busy connection does not need a call for each frame.
 WRITE_BYTES = 256 * 1024
-#: They wait no longer than this: a user who stops a recording, or follows it, has all that is older.
+#: They wait no longer than this, so that a user who stops a recording, or follows it, has everything older.
 WRITE_MS = 100
 
 
 class Spool:
-    """Bytes on their way to a file or a pipe, in order."""
+    """The bytes on their way to a file or a pipe, in order."""
 
     def __init__(self, world: World, file: BinaryIO, on_failure: Callable[[OSError], object]) -> None:
         self._world = world
@@ -38,7 +38,7 @@ class Spool:
         self._writing_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._is_timed = False
-        #: Why nothing more is written.
+        #: The reason why nothing more is written.
         self.failure: OSError | None = None
 
     @property
@@ -46,7 +46,7 @@ class Spool:
         return self._waiting_bytes + self._writing_bytes > SPOOL_BYTES_MAX
 
     def give_up(self, failure: OSError) -> None:
-        """Drop what waits, and write nothing more."""
+        """Drop the waiting bytes, and write nothing more."""
         if self.failure is None:
             self.failure = failure
             self._waiting.clear()
@@ -54,7 +54,7 @@ class Spool:
             self._on_failure(failure)
 
     def add(self, data: bytes) -> None:
-        """Take bytes that are to be written. After a failure they are dropped."""
+        """Take bytes to write. After a failure they are dropped."""
         if self.failure is not None:
             return
         self._waiting.append(data)
@@ -66,7 +66,7 @@ class Spool:
             self._world.clock.call_later(WRITE_MS, self._due)
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write the waiting bytes."""
         while self.failure is None and (self._waiting or self._task is not None):
             self._write()
             if self._task is not None:
@@ -95,21 +95,21 @@ class Spool:
 
     def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:  # the file has no buffer of its own, and may take a part
+        while view:  # the file has no buffer of its own, so a write may be partial
             view = view[self._file.write(view) or 0 :]
 
 
 class Recorder:
-    """The tap of a proxy that writes entries."""
+    """A tap of a proxy that writes entries."""
 
     def __init__(self, clock: Clock, spool: Spool, masking: Masking, *, is_whole: bool = False) -> None:
-        """Take whether a recording with a gap is worth nothing: then it ends at the first frame that does not fit."""
+        """With `is_whole` a recording with a gap is useless, so it ends at the first frame that does not fit."""
         self._is_whole = is_whole
         self._clock = clock
         self._spool = spool
         self._masking = masking
         self._begun_ns = clock.mono_ns()
-        #: Frames that were written, and that were lost since the last entry.
+        #: The frames that were written, and those that were lost since the last entry.
         self.frames = 0
         self.lost = 0
         self._lost_now = 0

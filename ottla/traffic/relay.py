@@ -1,7 +1,8 @@
 """One connection through the proxy: a client's side and a broker's side, whose frames go to a tap and on to the other side.
 
-Frames pass whole, because a response with addresses is rewritten. While one side does not take its bytes the other one is not read. After
-SaslHandshake v0 a login's tokens are frames without a header: they pass, and are not given to the tap.
+Only complete frames are passed on, because a response with addresses is rewritten. While one side does not accept bytes, the
+other one is not read. After SaslHandshake v0 a login's tokens are frames without a header: they are passed on, but not to the
+tap.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ from ottla.traffic.addresses import AddressedResponse, addressed_response, bound
 from ottla.traffic.entries import Opened
 from ottla.traffic.messages import CORRELATION_ID, REQUEST_START, api_of_key
 
-#: A broker takes 100 MiB by default (socket.request.max.bytes), and a client's fetch.max.bytes is 50 MiB; some have raised them.
+#: A broker takes frames of 100 MiB by default (socket.request.max.bytes), and a client's fetch.max.bytes is 50 MiB; some users
+#: have raised these.
 FRAME_BYTES_MAX = 512 * 1024 * 1024
-#: Requests of one connection without a response, which the oldest leaves: its response passes as it is. Brokers read far less ahead.
+#: The most requests of one connection that wait for a response. Beyond it the oldest is forgotten: its response passes
+#: unchanged. Brokers read far fewer ahead.
 IN_FLIGHT_MAX = 100_000
-#: A connection without a frame for so long is closed, as by the default of connections.max.idle.ms; one with a request in flight waits.
+#: A connection without a frame for this long is closed, as by the default of connections.max.idle.ms. With a request in flight
+#: it is not.
 IDLE_MS_MAX = 600_000
-#: The API key of a token that has none.
+#: This stands for the API key of a token, which has none.
 TOKEN = -1
 
 
 class Tap(Protocol):
-    """A receiver of the traffic. A frame has gone on before, so that no one waits for the call."""
+    """A receiver of the traffic. It is called after a frame has been passed on, so that no client waits for it."""
 
     def opened(self, connection: int, ends: Opened) -> None: ...
     def closed(self, connection: int) -> None: ...
@@ -43,7 +47,7 @@ class Tap(Protocol):
 
 
 class InFlight(NamedTuple):
-    """A request whose response has not come."""
+    """A request that waits for its response."""
 
     correlation_id: int
     api_key: int
@@ -51,10 +55,10 @@ class InFlight(NamedTuple):
 
 
 class BrokerPlaces(Protocol):
-    """The proxy's addresses in place of the brokers'."""
+    """The replacement of the brokers' addresses by the proxy's."""
 
     def rewritten(self, response: AddressedResponse, frame: Buffer) -> bytes | None:
-        """Return the response, or None if a broker has no address here yet."""
+        """Return the response with the proxy's addresses, or None if a broker has none yet."""
 
     def make(self, response: AddressedResponse, then: Callable[[], object]) -> None:
         """Give each broker of the response an address, and call `then`."""
@@ -71,12 +75,13 @@ class RelaySide(FrameProtocol):
         self._transport: asyncio.Transport | None = None
         self._is_waiting = False
         self.is_gone = False
-        #: The peer does not take what was written.
+        #: The peer does not accept more bytes.
         self.is_full = False
         self.other: RelaySide | None = None
-        #: Takes a frame from its start, behind the length, to its end; the result goes on to the other side. None: not yet.
+        #: Takes a frame between two positions, without its length. The result is passed on to the other side. None: there is no
+        #: other side yet.
         self.take: Callable[[FrameBuffer, int, int], Buffer | None] | None = None
-        #: Calls for when the frames of this read have gone on: no one waits for them.
+        #: Calls that are made after the frames of this read have been passed on, so that no client waits for them.
         self.after: list[Callable[[], object]] = []
         self.on_closed: Callable[[], object] | None = None
 
@@ -96,7 +101,7 @@ class RelaySide(FrameProtocol):
         return False
 
     def close(self) -> None:
-        """Close after what has been written. A peer that does not read it is waited for as long as by a node."""
+        """Close after the written bytes have been sent. A peer that does not read them is waited for as long as at a node."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self.clock.call_later(LINGER_MS, self.abort)
@@ -122,13 +127,13 @@ class RelaySide(FrameProtocol):
             self.other.go_on()
 
     def wait(self) -> None:
-        """Read nothing more until `go_on`."""
+        """Stop reading until `go_on`."""
         self._is_waiting = True
         if self._transport is not None and not self.is_gone:
             self._transport.pause_reading()
 
     def go_on(self) -> None:
-        """Read on, after what is kept; not within this call."""
+        """Continue with the kept bytes and then read on, but not within this call."""
         if self._is_waiting:
             self._is_waiting = False
             self.clock.call_later(0, self._serve_on)
@@ -153,7 +158,7 @@ class RelaySide(FrameProtocol):
         while end - pos >= 4 and not self._is_waiting and not self.is_gone:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= FRAME_BYTES_MAX:
-                self.abort()  # its length is no length: this peer does not speak Kafka's protocol
+                self.abort()  # the length is implausible: this peer does not speak Kafka's protocol
                 return end
             stop = pos + 4 + size
             if stop > end:
@@ -174,7 +179,7 @@ class RelaySide(FrameProtocol):
 
 
 class Relay:
-    """The two sides of one connection, and what is in flight between them."""
+    """The two sides of one connection, and its requests in flight."""
 
     def __init__(self, number: int, client: RelaySide, broker: RelaySide, tap: Tap, places: BrokerPlaces) -> None:
         self.number = number
@@ -191,7 +196,7 @@ class Relay:
         self.on_over: Callable[[], object] | None = None
 
     def begin(self, ends: Opened) -> None:
-        """Pass frames from now on."""
+        """Pass frames on from now on."""
         self._tap.opened(self.number, ends)
         client, broker = self.client, self.broker
         client.other, broker.other = broker, client
@@ -216,7 +221,7 @@ class Relay:
         self.broker.close()
 
     def _look(self) -> None:
-        """Close the connection if it is idle, or look again when it would be. A peer that does not read is not waited for."""
+        """Close the connection if it is idle, or check again when it may be. A peer that does not read is not waited for."""
         left_ms = self._active_ms + IDLE_MS_MAX - self._clock.mono_ms()
         is_waiting = self._in_flight and not self.client.is_full and not self.broker.is_full
         if left_ms <= 0 and not is_waiting:
@@ -268,14 +273,14 @@ class Relay:
         elif asked.api_key == ApiKey.API_VERSIONS:
             passed = bytes(bounded_versions(asked.version, frame))
         while self._in_flight.popleft() is not asked:
-            pass  # the broker has left these out
+            pass  # the broker has not answered these
         self.broker.after.append(
             partial(self._tap.response, self.number, asked.api_key, asked.version, correlation_id, memoryview(recorded))
         )
         return passed
 
     def _asked(self, correlation_id: int) -> InFlight | None:
-        """Return the request of a response, which leaves those before it unanswered."""
+        """Return the request that a response belongs to. Requests before it count as unanswered."""
         return next((each for each in self._in_flight if each.correlation_id == correlation_id), None)
 
 

@@ -1,4 +1,4 @@
-"""The outcome of a replay: counts by API, the first difference of each API, and how long responses took."""
+"""The result of a replay: counts by API, the first difference of each API, and the times that responses took."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import Enum
 
 from ottla.traffic.comparing import FieldDifference
 
-#: The number of times that are kept for the percentiles: those of the first responses of a run.
+#: This many times are kept for the percentiles: those of the first responses of a run.
 TIMES_MAX = 1_000_000
 
 
 class Outcome(Enum):
-    """The outcome of one recorded request. All but the first two are not compared."""
+    """The outcome of one recorded request. Only with the first two, responses were compared."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -24,12 +24,12 @@ class Outcome(Enum):
     NOT_CONNECTED = "no connection"
 
 
-#: Outcomes that are differences between the clusters.
+#: The outcomes that are differences between the clusters.
 FAILURES = (Outcome.DIFFERENT, Outcome.NOT_SERVED, Outcome.NOT_CONNECTED)
 
 
 class ReplayReport:
-    """The counts of one replay. `say` is called with a sentence at once, for each first difference."""
+    """The counts of one replay. `say` is called at once with a sentence about each first difference."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
@@ -43,7 +43,7 @@ class ReplayReport:
             self._times_us.append(took_us)
 
     def different(self, api: str, where: str, differences: list[FieldDifference]) -> None:
-        """Count a response that differs; the first one of its API is said."""
+        """Count a response that differs. The first one of its API is reported."""
         is_first = not self.outcomes.get(api, Counter())[Outcome.DIFFERENT]
         self.count(api, Outcome.DIFFERENT)
         if is_first:
@@ -58,7 +58,7 @@ class ReplayReport:
         self.note(f"the recording has lost {frames} frames: what follows may differ because of that")
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Report something once."""
         if text not in self._noted and len(self._noted) < 100:
             self._noted.add(text)
             self._say(text)

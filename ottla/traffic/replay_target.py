@@ -1,4 +1,4 @@
-"""The cluster of a replay: which broker stands for a recorded one, and the versions that it serves."""
+"""The cluster of a replay: the broker that takes the place of a recorded one, and the versions that the cluster serves."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from ottla.traffic.upstream import connect_to_broker
 
 
 async def replay_to(cluster: ClusterClient, entries: AsyncIterator[Entry], report: ReplayReport, speed: float) -> None:
-    """Send the requests of a recording to a cluster. A recorded node is the broker of its id, if there is one, and else any broker.
+    """Send the requests of a recording to a cluster.
+
+    A recorded node is replaced by the broker with its id, or else by any broker.
 
     Raises:
         ClusterError: the cluster cannot be reached.
-        TrafficFileError: the recording is damaged. What was before has been sent.
+        TrafficFileError: the recording is damaged. The requests before the damage have been sent.
     """
     cluster.doing = "reading the cluster's brokers"
     async with cluster.limit():

@@ -1,10 +1,10 @@
-"""Requests of a recording, sent again to a cluster, and its responses compared with the recorded ones.
+"""The requests of a recording are sent again to a cluster, and its responses are compared with the recorded ones.
 
-The entries are gone through in their order. A request is sent when its time has come; at a recorded response the replay waits until the
-cluster has answered that request too. So each request is sent after all responses that its client, or another one, could have seen before
-it: the causes in a recording are kept, at any speed. A response is compared, and its names are learned, before anything later is sent.
-
-A response with an error that passes by itself, which the recording does not have, is asked for again for some seconds, as a client does.
+The replay takes the entries in their order. A request is sent when its time has come; at a recorded response the replay waits
+until the cluster has answered that request too. So each request is sent after all responses that its client, or another one,
+could have seen before it: at any speed, causes stay before their effects. A response is compared, and its names are learned,
+before anything later is sent. If a response has an error that passes by itself, and the recorded one does not, the request is
+repeated for some seconds, as a client does it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from ottla.traffic.messages import (
 from ottla.traffic.relay import RelaySide
 from ottla.traffic.replay_report import Outcome, ReplayReport
 
-#: How long a response may take: a JoinGroup waits for a rebalance timeout, 5 minutes with Java's defaults at most.
+#: The longest time for a response: a JoinGroup waits for a rebalance timeout, which is at most 5 minutes with Java's defaults.
 RESPONSE_S_MAX = 60.0
-#: For how long a response with an error that passes is asked for again, and how often.
+#: A request with an error that passes is repeated for this long, and with this pause.
 PASSING_S_MAX = 15.0
 PASSING_PAUSE_S = 0.1
-#: Requests whose recorded response has not come yet. One whose client has gone has none.
+#: The most requests that wait for their recorded response. If the client has gone, there is none.
 ASKED_MAX = 100_000
-#: A login is the replay's own, and its bytes are not in the recording.
+#: The replay uses its own login; the recorded one's bytes are not in the recording.
 OWN_LOGIN = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
-#: Connects to the broker of a node id, or to any broker.
+#: Connects to the broker with a node id, or to any broker.
 Connect = Callable[[int], Awaitable[RelaySide]]
 
 
@@ -56,7 +56,7 @@ class ServedVersions(NamedTuple):
 
 
 class ReplayConnection:
-    """The connection in place of a recorded one."""
+    """The connection that replaces a recorded one."""
 
     def __init__(self, side: RelaySide) -> None:
         self._side = side
@@ -94,7 +94,7 @@ class ReplayConnection:
 
 
 class _Asked(NamedTuple):
-    """A request that was sent, or the outcome of one that was not."""
+    """A request that was sent, or the outcome of one that was not sent."""
 
     outcome: Outcome | None
     frame: bytes = b""
@@ -104,7 +104,7 @@ class _Asked(NamedTuple):
 
 
 class Replayer:
-    """One replay. Speed 1 is that of the recording, 0 as fast as the responses come."""
+    """One replay. Speed 1 is that of the recording; with 0 requests are sent as fast as the responses come."""
 
     def __init__(
         self, world: World, connect: Connect, versions: ServedVersions, report: ReplayReport, speed: float = 1.0
@@ -118,7 +118,7 @@ class Replayer:
         self._nodes: dict[int, int] = {}
         self._connections: dict[int, ReplayConnection | None] = {}
         self._asked: dict[tuple[int, int], _Asked] = {}
-        #: APIs with an error that did not pass: their later requests do not wait as long again.
+        #: APIs with an error that did not pass: their later requests do not wait so long again.
         self._do_not_pass: set[int] = set()
         self._begun_ns = 0
         self._first_us = 0
@@ -193,7 +193,7 @@ class Replayer:
     async def _compare(self, entry: Entry) -> None:
         asked = self._asked.pop((entry.connection, entry.correlation_id), None)
         if asked is None:
-            return  # its request was lost, or was before the recording
+            return  # its request was lost, or was sent before the recording began
         name = api_name(entry.api_key)
         if asked.outcome is not None or asked.response is None:
             self._report.count(name, asked.outcome or Outcome.UNREADABLE)
@@ -221,7 +221,7 @@ class Replayer:
             self._report.equal(name, took_us)
 
     async def _again(self, entry: Entry, asked: _Asked, got: FrameMessage) -> FrameMessage:
-        """Return the response that comes when the error has passed, or the last one."""
+        """Return the response after the error has passed, or the last one."""
         assert asked.connection is not None, "it has answered"
         until_ns = self._world.clock.mono_ns() + int(PASSING_S_MAX * 1e9)
         while has_passing_error(got) and self._world.clock.mono_ns() < until_ns:
@@ -235,7 +235,7 @@ class Replayer:
         return got
 
     async def _frame(self, response: asyncio.Future[bytes]) -> bytes | None:
-        """Return the response; None if the connection is lost, or time is up."""
+        """Return the response, or None if the connection is lost, or time is up."""
         await asyncio.wait([response], timeout=RESPONSE_S_MAX)
         return response.result() if response.done() and not response.cancelled() else None
 
@@ -245,5 +245,5 @@ class Replayer:
 
 
 def _is_noise(api_key: int) -> bool:
-    """Return whether a masked request can be sent: noise in its records is as good as records."""
+    """Return whether a masked request can be sent: noise in its records does not matter."""
     return api_key == ApiKey.PRODUCE

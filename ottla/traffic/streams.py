@@ -1,7 +1,9 @@
-"""Streams of TCP as entries: segments in order, frames of Kafka's protocol in them, and gaps where the capture has lost something.
+"""TCP streams become entries: segments in order, the frames of Kafka's protocol in them, and gaps where the capture has lost
+bytes.
 
-A connection is one between a client and a broker: the client is who sends the first packet of the handshake, or, where the capture
-begins later, who connects to a broker's port. After a gap the lengths of frames are not known any more, so that direction ends there.
+A connection is one between a client and a broker. The client is the side that sends the first packet of the handshake; if the
+capture begins later, it is the side that is not at a broker's port. After a gap the positions of frames are not known any more,
+so that direction of the connection ends there.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from ottla.traffic.entries import Entry, EntryKind, Opened
 from ottla.traffic.messages import CORRELATION_ID, REQUEST_START, api_of_key
 from ottla.traffic.relay import FRAME_BYTES_MAX
 
-#: Bytes of segments that came before those in front of them; beyond that, those in front are lost.
+#: The most bytes of segments that came before earlier ones. Beyond that, the missing ones count as lost.
 AHEAD_BYTES_MAX = 1024 * 1024
-#: Requests of one connection whose responses have not come.
+#: The most requests of one connection that wait for their responses.
 UNANSWERED_MAX = 100_000
 KAFKA_PORT = 9092
 _WRAP = 1 << 32
@@ -33,7 +35,7 @@ class _Direction:
         self.is_over = False
 
     def take(self, segment: TcpSegment) -> str | None:
-        """Take a segment. Return why the stream cannot go on, if it cannot."""
+        """Take a segment. Return the reason if the stream cannot go on."""
         if self.is_over:
             return None
         sequence = (segment.sequence + segment.begins) % _WRAP
@@ -42,7 +44,7 @@ class _Direction:
         if segment.data or segment.missing:
             self.ahead[sequence] = segment
         while self.ahead:
-            # What was sent again comes first, and may reach further than before.
+            # A segment that was sent again comes first, and may be longer than before.
             at = next((each for each in self.ahead if (self.next - each) % _WRAP < _WRAP // 2), None)
             if at is None:
                 break
@@ -57,7 +59,7 @@ class _Direction:
         return None
 
     def frames(self) -> Iterator[bytes]:
-        """Yield the frames that are whole."""
+        """Yield the complete frames."""
         pos = 0
         while len(self.bytes) - pos >= 4 and not self.is_over:
             (size,) = read_size(self.bytes, pos)
@@ -90,13 +92,13 @@ class _Stream:
         self._may_have_tokens = False
 
     def entry(self, frame: bytes, time_us: int, *, is_request: bool) -> Entry | None:
-        """Return the entry of a frame; None of a response to what was not seen."""
+        """Return the entry of a frame, or None for a response to a request that was not seen."""
         if is_request:
             if len(frame) < REQUEST_START.size:
                 return None
             api_key, version, correlation_id = REQUEST_START.unpack_from(frame)
             if self._may_have_tokens and api_of_key(api_key, version) is None:
-                return None  # a token of a login without a header
+                return None  # a token of a login, which has no header
             self._may_have_tokens = api_key == ApiKey.SASL_HANDSHAKE and version == 0
             if len(self.asked) >= UNANSWERED_MAX:
                 del self.asked[next(iter(self.asked))]
@@ -110,7 +112,7 @@ class _Stream:
 
 
 def entries_of(segments: Iterable[TcpSegment], note: Callable[[str], object]) -> Iterator[Entry]:
-    """Yield what a capture has, with times since the epoch; `note` is called with each gap."""
+    """Yield the entries of a capture, with times since the epoch. `note` is called for each gap."""
     streams: dict[tuple[str, str], _Stream] = {}
     count = 0
     for segment in segments:
@@ -136,7 +138,7 @@ def entries_of(segments: Iterable[TcpSegment], note: Callable[[str], object]) ->
 
 
 def _is_of_client(segment: TcpSegment) -> bool:
-    """Return whether the client has sent a segment."""
+    """Return whether the client has sent a segment, by its ports."""
     if segment.begins:
         return not segment.acknowledges
     source, target = (int(end.rpartition(":")[2]) for end in (segment.source, segment.target))

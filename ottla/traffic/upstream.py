@@ -1,4 +1,4 @@
-"""The proxy's connection to a broker: TLS and a login of its own where the client's properties have them, before frames pass."""
+"""The proxy's connection to a broker. If the client's properties ask for it, there are TLS and a login before frames pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def connect_to_broker(world: World, to: Address, security: PeerSecurity, i
     """Return a connection that is ready for a client's requests.
 
     Raises:
-        ChannelClosed, OSError: it cannot be made, in ten seconds at most.
+        ChannelClosed, OSError: the connection cannot be made within ten seconds.
     """
     side = RelaySide(inbox, world.clock)
     handshake = _Handshake(side, str(to))
@@ -67,7 +67,7 @@ async def _open(world: World, to: Address, security: PeerSecurity, side: RelaySi
 
 
 class _Handshake:
-    """Requests of the proxy itself to a broker, before the client's requests pass."""
+    """The proxy's own requests to a broker, before the client's requests pass."""
 
     def __init__(self, side: RelaySide, where: str) -> None:
         self._side = side
