@@ -25,7 +25,7 @@ REQUIRES = (
     "fastcrc>=0.5",
     "pyarrow>=11",
     "numpy>=1.26",
-    'cryptography>=42; extra == "tls"',
+    'cryptography>=45.0.1; extra == "tls"',
     'fastavro>=1.9; extra == "avro"',
     'lz4>=4.3; extra == "lz4"',
 )

@@ -58,17 +58,7 @@ def build() -> Path:
     Raises:
         subprocess.CalledProcessError: a link leads nowhere, or a page is in no part; mkdocs has said which.
     """
-    shutil.rmtree(PAGES, ignore_errors=True)
-    (PAGES / "reference").mkdir(parents=True)
-    for source in [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / path for path in OTHERS.values())]:
-        name = next((own for own, path in OTHERS.items() if ROOT / path == source), source.name)
-        (PAGES / name).write_text(page_text(source))
-    for picture in (*(ROOT / "docs").glob("*.svg"), *(ROOT / "docs").glob("*.png")):
-        shutil.copy(picture, PAGES)
-    shutil.copytree(ROOT / "docs/pictures", PAGES / "pictures")
-    (PAGES / "reference/cli.md").write_text(commands_page())
-    (PAGES / "reference/properties.md").write_text(properties_page())
-    (PAGES / "reference/testing.md").write_text(testing_page())
+    write_pages(PAGES)
     # The time of the pages is that of all files of a release: tools/dist.py.
     own = {"OTTLA_REPOSITORY": ottla.REPOSITORY, "NO_MKDOCS_2_WARNING": "1"}
     environment = {"SOURCE_DATE_EPOCH": "1580601600"} | os.environ | own
@@ -82,6 +72,21 @@ def build() -> Path:
     for name in ("sitemap.xml", "sitemap.xml.gz", "objects.inv"):  # for servers and other sites
         (SITE / name).unlink(missing_ok=True)
     return SITE
+
+
+def write_pages(folder: Path) -> None:
+    """Write what mkdocs reads into a folder, in place of what it had."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "reference").mkdir(parents=True)
+    for source in [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / path for path in OTHERS.values())]:
+        name = next((own for own, path in OTHERS.items() if ROOT / path == source), source.name)
+        (folder / name).write_text(page_text(source))
+    for picture in (*(ROOT / "docs").glob("*.svg"), *(ROOT / "docs").glob("*.png")):
+        shutil.copy(picture, folder)
+    shutil.copytree(ROOT / "docs/pictures", folder / "pictures")
+    (folder / "reference/cli.md").write_text(commands_page())
+    (folder / "reference/properties.md").write_text(properties_page())
+    (folder / "reference/testing.md").write_text(testing_page())
 
 
 def _bundle_search() -> None:
@@ -202,16 +207,15 @@ def _anchor(title: str, name: str) -> str:
 
 def testing_page() -> str:
     """Return the page whose parts mkdocstrings writes from the docstrings of the test kit."""
-    kit = import_module("ottla.testing")
-    things = [getattr(kit, name) for name in kit.__all__]
+    modules = import_module("ottla.testing").MODULES
     parts = [
         "# The test kit in Python",
         "",
         "[In tests](../TESTING.md) shows how these are used; this is all there is.",
         "",
     ]
-    for thing in things:
-        parts += [f"::: {thing.__module__}.{thing.__qualname__}", ""]
+    for name, module in modules.items():
+        parts += [f"::: {module}.{name}", ""]
     parts += ["## Fixtures and factories of pytest", "", "::: ottla.testing.plugin", ""]
     return "\n".join(parts)
 

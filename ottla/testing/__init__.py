@@ -51,7 +51,8 @@ __all__ = [
     "WrongUse",
 ]
 
-_MODULES = {
+#: The module that has each name.
+MODULES = {
     "ApiKey": "ottla.protocol.api",
     "Clients": "ottla.testing.clients",
     "Cluster": "ottla.testing.cluster",
@@ -66,6 +67,6 @@ _MODULES = {
 
 def __getattr__(name: str) -> object:
     # pytest imports the plugin beside this at every start, also of those who never use it: they must not pay for the codec.
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+    if name in MODULES:
+        return getattr(import_module(MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -17,8 +18,9 @@ from pathlib import Path
 import pytest
 
 import ottla
+import ottla.testing
 from hatch_build import absolute, urls
-from tools import dist, platforms
+from tools import dist, docs_site, platforms
 from tools.lowest import lowest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -177,3 +179,11 @@ def test_beside_packages_of_the_same_names_a_node_starts_and_the_plugin_works(
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project)
     code = "import sys, ottla.node.node; print(*{name.partition('.')[0] for name in sys.modules})"
     assert not set(THEIRS) & set(run(python, "-c", code, cwd=project).split())
+
+
+def test_the_pages_of_the_site_are_written_and_name_all_that_the_test_kit_has(tmp_path: Path) -> None:
+    docs_site.write_pages(tmp_path / "pages")
+    page = (tmp_path / "pages/reference/testing.md").read_text()
+    named = {name: module for module, name in re.findall(r"^::: (\S+)\.(\w+)$", page, re.M)}
+    assert named.keys() == {*ottla.testing.__all__, "plugin"}
+    assert all(hasattr(importlib.import_module(module), name) for name, module in named.items())
