@@ -187,5 +187,9 @@ if __name__ == "__main__":
         from benchmarks.topic_tables import driver as tables  # it needs the extra of this name
 
         tables.main(sys.argv[2:])
+    elif sys.argv[1:2] == ["tiers"]:
+        from benchmarks.tiers import driver as tiers  # it needs the extra of tables
+
+        tiers.main(sys.argv[2:])
     else:
         main()

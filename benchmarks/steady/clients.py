@@ -109,6 +109,28 @@ def read_again(o: Options) -> dict[str, float]:
     return {"bytes": got, "seconds": time.perf_counter() - begin}
 
 
+def fill(o: Options) -> dict[str, float]:
+    """Records of a kilobyte at so many megabytes a second, to all partitions in turns."""
+    from confluent_kafka import Producer
+
+    errors = sent = 0
+
+    def delivered(error: object, _: object) -> None:
+        nonlocal errors
+        errors += error is not None
+
+    producer = Producer({"bootstrap.servers": o["bootstrap"], "linger.ms": 20, "partitioner": "random", "log_level": 2})
+    body = os.urandom(1_000)
+    begun()
+    begin = time.perf_counter()
+    while not has_ended():
+        producer.produce(o["topic"], body, on_delivery=delivered)
+        sent += 1
+        producer.poll(max(0.0, begin + sent / (o["megabytes"] * 1_000) - time.perf_counter()))
+    errors += producer.flush(60)
+    return {"sent": sent, "errors": errors}
+
+
 def group(o: Options) -> dict[str, float]:
     """Run a classic group of `members` that rebalances again and again."""
     return asyncio.run(rebalancing(o, begun, has_ended))
@@ -116,6 +138,7 @@ def group(o: Options) -> dict[str, float]:
 
 CLIENTS: dict[str, Callable[[Options], Any]] = {
     "arrive": arrive,
+    "fill": fill,
     "group": group,
     "load": load,
     "read": read_again,

@@ -8,7 +8,6 @@ catch-up (a steady load beside a table that catches up), full-speed (a producer 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 import traceback
@@ -16,10 +15,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.steady.table import number
 from benchmarks.topic_tables import commits, freshness, node, translate
-from benchmarks.topic_tables.page import Figure, table
-from benchmarks.usage import MachineTime, machine
+from benchmarks.topic_tables.page import Figure, page
+from benchmarks.usage import MachineTime
 from tools import duck
 
 MILESTONES, LONG_MILESTONES = (100, 1_000), (100, 1_000, 10_000)
@@ -35,15 +33,6 @@ def parts(long: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
         "full-speed": partial(node.full_speed, FULL_SPEED_RECORDS),
         "freshness": partial(freshness.figures, LONG_INTERVALS if long else INTERVALS),
     }
-
-
-def page(began: str, clock: MachineTime, figures: list[Figure], left_out: list[str]) -> str:
-    """The table under what has to be known before it is believed."""
-    head = (
-        f"{began}, {machine()}, {os.cpu_count()} cores for servers and clients, Python {sys.version.partition(' [')[0]}. Stolen "
-        f"{clock.stolen_percent():.1f} % of the whole time, load average {os.getloadavg()[2]:.1f} over the last 15 minutes."
-    )
-    return "\n".join(["## Tables", "", head, "", *table(figures), "", *(f"- {line}" for line in left_out), ""])
 
 
 def main(arguments: list[str]) -> None:
@@ -63,16 +52,12 @@ def main(arguments: list[str]) -> None:
             continue
         try:
             for figure in part():
-                print(
-                    f"  {name} | {figure.what}: {number(figure.value)} {figure.unit}; {figure.note}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                print(f"  {name} | {figure.line}", file=sys.stderr, flush=True)
                 figures.append(figure)
         except Exception as failure:  # the figures of the other parts count without this one
             traceback.print_exc(file=sys.stderr)
             left_out.append(f"{name} failed: {type(failure).__name__}: {failure}")
-        args.out.write_text(page(began, clock, figures, left_out))  # a run that is ended keeps what it has
-    print(page(began, clock, figures, left_out))
+        args.out.write_text(page("Tables", began, clock, figures, left_out))  # a run that is ended keeps what it has
+    print(page("Tables", began, clock, figures, left_out))
     if any("failed" in line for line in left_out):
         sys.exit(1)

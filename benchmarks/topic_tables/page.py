@@ -1,10 +1,13 @@
-"""The table of `make bench ARGS=tables` in markdown."""
+"""The tables of `make bench ARGS=tables` and `ARGS=tiers` in markdown."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import NamedTuple
 
 from benchmarks.steady.table import number
+from benchmarks.usage import MachineTime, machine
 
 
 class Figure(NamedTuple):
@@ -25,11 +28,24 @@ class Figure(NamedTuple):
         )
 
     @property
+    def line(self) -> str:
+        return f"{self.what}: {number(self.value)} {self.unit}; {self.note}"
+
+    @property
     def goal(self) -> str:
         if self.at_least is None and self.at_most is None:
             return ""
         text = f">= {number(self.at_least)}" if self.at_least is not None else f"<= {number(self.at_most or 0)}"
         return f"{text} {self.unit}{'' if self.is_met else ', MISSED'}"
+
+
+def page(title: str, began: str, clock: MachineTime, figures: list[Figure], left_out: list[str]) -> str:
+    """The table under what has to be known before it is believed."""
+    head = (
+        f"{began}, {machine()}, {os.cpu_count()} cores for servers and clients, Python {sys.version.partition(' [')[0]}. Stolen "
+        f"{clock.stolen_percent():.1f} % of the whole time, load average {os.getloadavg()[2]:.1f} over the last 15 minutes."
+    )
+    return "\n".join([f"## {title}", "", head, "", *table(figures), "", *(f"- {line}" for line in left_out), ""])
 
 
 def table(figures: list[Figure]) -> list[str]:

@@ -12,9 +12,11 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.committed_write import CommittedWrites
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import TieredTopics
+from ottla.broker.tiers.chunk_files import ChunkFiles
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import TierStore
 from ottla.broker.tiers.partition_tier import TierCounts
+from ottla.broker.tiers.remote_chunks import CACHE, CACHE_BYTES, RemoteChunks
 from ottla.broker.tiers.remote_states import StoredStates
 from ottla.broker.tiers.tier_driver import TierDriver
 from ottla.broker.tiers.tier_reads import TierReads
@@ -41,11 +43,15 @@ class BrokerTiers:
         self._clock, self._counts = world.clock, TierCounts()
         topic = MetadataTopic(world, configs, metadata, replicas, channels, controller, writes)
         self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, self._counts)
-        self.fetches = RemoteFetches(TierReads(world, configs, self.driver, self._counts))
+        folder = configs[CACHE] and f"{configs[CACHE]}/{metadata.cluster_id}-{metadata.node_id}"
+        self._chunk_files = ChunkFiles(world, folder, configs[CACHE_BYTES])
+        chunks = RemoteChunks(world, configs, self._chunk_files)
+        self.fetches = RemoteFetches(TierReads(world, configs, self.driver, self._counts, chunks))
         replicas.fetchers.take_states_from(StoredStates(world, configs, self.driver, self._counts))
         replicas.listeners.append(self.driver)
 
     async def start(self) -> None:
+        await self._chunk_files.open()
         await self.driver.start()
 
     async def stop(self) -> None:

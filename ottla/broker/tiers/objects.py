@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.tiers.remote_segments import Epochs, RemoteSegment, TieredPartition
-from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.primitives import Buffer, uuid_to_str
 from ottla.server.workers import Workers
 from ottla.server.world import World
 from ottla.storage.files import Files
@@ -36,6 +36,9 @@ SNAPSHOT_SUFFIX, EPOCHS_SUFFIX = producer_snapshots.SUFFIX, ".leader_epoch_check
 SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_SUFFIX, LOG_SUFFIX)
 
 
+CHUNK_BYTES = 4 << 20
+
+
 class TierStore(Protocol):
     """The part of a store that remote segments need. All calls block, and raise if the store has failed."""
 
@@ -43,17 +46,33 @@ class TierStore(Protocol):
 
     def put_if_absent(self, name: str, data: bytes) -> bool: ...
 
-    def get(self, name: str) -> bytes | None: ...
+    def get(self, name: str) -> Buffer | None: ...
 
     def size(self, name: str) -> int | None: ...
 
-    def get_range(self, name: str, start: int, length: int) -> bytes: ...
+    def get_range(self, name: str, start: int, length: int) -> Buffer: ...
 
     def delete(self, name: str) -> None: ...
 
 
 class TierFailure(Exception):
     """Remote storage has failed, has not answered in time, or has other bytes than were stored."""
+
+
+class WrongBytes(TierFailure):
+    """The store has other bytes than were stored, or a file between it and the reader has."""
+
+
+class StoredSegment(Protocol):
+    """A segment in the store, behind its layout. The methods block, and raise TierFailure or what the store raises."""
+
+    chunk_bytes: int
+
+    def chunk(self, number: int) -> Buffer:
+        """Return the bytes of the log from `number * chunk_bytes` on, as many or up to its end."""
+
+    def file(self, suffix: str) -> Buffer:
+        """Return one of the other files whole."""
 
 
 def claim(store: TierStore, cluster_id: str) -> None:
@@ -65,7 +84,7 @@ def claim(store: TierStore, cluster_id: str) -> None:
         TierFailure: the location is another cluster's.
     """
     store.put_if_absent(OWNER, cluster_id.encode())
-    owner = (store.get(OWNER) or b"").decode("utf-8", "replace")
+    owner = bytes(store.get(OWNER) or b"").decode("utf-8", "replace")
     if owner != cluster_id:
         raise TierFailure(
             f"the location is of cluster {owner}, as its {OWNER} says: ottla.tier.location must be another"
@@ -202,6 +221,30 @@ def upload_of(log: Log, place: TieredPartition, local: Segment, remote: RemoteSe
     paths.append((SNAPSHOT_SUFFIX, f"{log.directory}/{remote.end + 1:020d}{SNAPSHOT_SUFFIX}"))
     view = local.file.view()[: local.file.size].toreadonly()
     return Upload(place, remote, view, log.files, paths, epochs_text(log.epochs.entries, remote.end + 1))
+
+
+class LocalLayoutSegment:
+    """A segment in the layout of LocalTieredStorage: each file is an object."""
+
+    chunk_bytes = CHUNK_BYTES
+
+    def __init__(self, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None:
+        self._store, self._place, self._segment = store, place, segment
+
+    def chunk(self, number: int) -> Buffer:
+        name, start = name_of(self._place, self._segment, LOG_SUFFIX), number * self.chunk_bytes
+        wanted = min(self.chunk_bytes, self._segment.size - start)
+        found = self._store.get_range(name, start, wanted)
+        if len(found) != wanted:
+            raise WrongBytes(f"{name} has {len(found)} bytes of {wanted} at {start}")
+        return found
+
+    def file(self, suffix: str) -> Buffer:
+        name = name_of(self._place, self._segment, suffix)
+        found = self._store.get(name)
+        if found is None:
+            raise WrongBytes(f"{name} is missing")
+        return found
 
 
 def delete_objects(store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None:

@@ -90,4 +90,4 @@ def _object(store: TierStore, name: str) -> bytes:
     data = store.get(name)
     if data is None:
         raise TierFailure(f"{name} is missing")
-    return data
+    return bytes(data)

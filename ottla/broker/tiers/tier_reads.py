@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import RemoteFindings
-from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore
+from ottla.broker.tiers.objects import LocalLayoutSegment, TierFailure
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
-from ottla.broker.tiers.remote_reading import Chunks, RemoteRead, RemoteSegmentReader, aborted_between
-from ottla.broker.tiers.remote_segments import FoundSegment, lineage_of
-from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, place_of_partition
+from ottla.broker.tiers.read_ahead import ReadingAhead
+from ottla.broker.tiers.remote_chunks import RemoteChunks
+from ottla.broker.tiers.remote_reading import RemoteSegmentReader, aborted_between
+from ottla.broker.tiers.remote_segments import FoundSegment, RemoteSegment, lineage_of
+from ottla.broker.tiers.tier_driver import TierDriver, place_of_partition
 from ottla.broker.tiers.tier_quota import FETCHES, TierQuota
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
@@ -31,9 +34,6 @@ from ottla.storage.log_files import AbortedTxn
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-READERS = "remote.log.reader.threads"
-#: What is kept of objects that were read last, of the whole broker.
-KEPT_BYTES = 64 << 20
 #: One Fetch takes no more than this of a remote segment, whatever it asks for.
 READ_BYTES = 8 << 20
 
@@ -49,17 +49,18 @@ class RemoteSearch(NamedTuple):
 class TieredRecords(NamedTuple):
     """Complete batches for a consumer, and the aborted transactions in them, if it asked for committed records."""
 
-    records: bytes
+    records: memoryview | bytes
     aborted: list[AbortedTxn]
 
 
 class TierReads:
     """Reads of the partitions that this broker leads, or follows."""
 
-    def __init__(self, world: World, configs: BrokerConfigs, driver: TierDriver, counts: TierCounts) -> None:
-        self._world, self._configs, self._driver, self._counts = world, configs, driver, counts
-        self._calls = StoreCalls(world, "tier reads", configs[READERS])
-        self._chunks = Chunks(KEPT_BYTES)
+    def __init__(
+        self, world: World, configs: BrokerConfigs, driver: TierDriver, counts: TierCounts, chunks: RemoteChunks
+    ) -> None:
+        self._world, self._configs, self._driver, self._counts, self._chunks = world, configs, driver, counts, chunks
+        self._ahead = ReadingAhead(chunks, world.spawn)
         self.quota = TierQuota(configs, world.clock, FETCHES)
 
     @property
@@ -84,20 +85,15 @@ class TierReads:
         self._counts.add(partition.topic, TierCount.FETCHES)
         try:
             found = self._found(partition, own, offset)
-            store = await self._driver.store()
-            place = place_of_partition(partition)
-            reader = RemoteSegmentReader(store, self._chunks, place, found.segment)
+            reader = await self._reader(partition, found.segment)
             size = max(1, min(max_bytes, READ_BYTES))
-            timeout_ms = self._configs[CALL_TIMEOUT]
-            read: RemoteRead = await self._calls.run(
-                timeout_ms, reader.read, max(offset, found.segment.start), found.agreed_to, size
-            )
-            if not read.records:
-                raise TierFailure("no batch of its segment has it")
+            read = await reader.read(max(offset, found.segment.start), found.agreed_to, size)
             self.quota.take(len(read.records))
+            following = partial(self._following, partition, own, found)
+            self._ahead.after(place_of_partition(partition), offset, read, reader, following)
             aborted: list[AbortedTxn] = []
             if read_committed:
-                aborted = await self._aborted(partition, own, store, offset, read.next_offset)
+                aborted = await self._aborted(partition, own, offset, read.next_offset)
         except (TierFailure, KafkaError) as fault:
             if offset < own.log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
@@ -118,22 +114,14 @@ class TierReads:
             segments = self._driver.segments_of(partition)
             if segments is None:
                 raise TierFailure("the metadata of remote segments is not loaded yet")
-            store = await self._driver.store()
-            place, limit = place_of_partition(partition), own.config.max_decompressed_message_bytes
+            limit = own.config.max_decompressed_message_bytes
             for segment, agreed_to in list(segments.in_lineage(start, lineage_of(own))):
                 if segment.start >= end:
                     break
                 if segment.max_timestamp < timestamp:
                     continue
-                reader = RemoteSegmentReader(store, self._chunks, place, segment)
-                found = await self._calls.run(
-                    self._configs[CALL_TIMEOUT],
-                    reader.search,
-                    timestamp,
-                    max(start, segment.start),
-                    min(agreed_to, end),
-                    limit,
-                )
+                reader = await self._reader(partition, segment)
+                found = await reader.search(timestamp, max(start, segment.start), min(agreed_to, end), limit)
                 if found is not None:
                     return found
         except TierFailure as fault:
@@ -209,21 +197,27 @@ class TierReads:
             raise TierFailure("no remote segment has it")
         return found
 
-    async def _aborted(
-        self, partition: Partition, own: Log, store: TierStore, start: int, end: int
-    ) -> list[AbortedTxn]:
+    async def _following(self, partition: Partition, own: Log, found: FoundSegment) -> RemoteSegmentReader | None:
+        """Return the reader of the segment behind another one, None if that is on the local disk."""
+        if found.agreed_to >= own.local_start_offset:
+            return None
+        return await self._reader(partition, self._found(partition, own, found.agreed_to).segment)
+
+    async def _reader(self, partition: Partition, segment: RemoteSegment) -> RemoteSegmentReader:
+        stored = LocalLayoutSegment(await self._driver.store(), place_of_partition(partition), segment)
+        return RemoteSegmentReader(self._chunks, self._world.workers, stored, segment)
+
+    async def _aborted(self, partition: Partition, own: Log, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions of [start, end): their markers may be in later segments, and those on the local disk."""
-        segments, place = self._driver.segments_of(partition), place_of_partition(partition)
+        segments = self._driver.segments_of(partition)
         assert segments is not None
         is_all, local_start = False, -1
         # Retention may take segments from the disk during the wait: their markers are then neither among those that were read nor here.
         while not is_all and local_start != own.local_start_offset:
             local_start = own.local_start_offset
             ahead = (each.segment for each in segments.in_lineage(start, lineage_of(own)))
-            readers = [
-                RemoteSegmentReader(store, self._chunks, place, each) for each in ahead if each.start < local_start
-            ]
-            found, is_all = await self._calls.run(self._configs[CALL_TIMEOUT], aborted_between, readers, start, end)
+            readers = [await self._reader(partition, each) for each in ahead if each.start < local_start]
+            found, is_all = await aborted_between(readers, start, end)
         if not is_all:
             known = set(found)
             found += [each for each in own.segments.aborted_transactions(start, end) if each not in known]

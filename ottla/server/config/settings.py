@@ -93,6 +93,10 @@ OWN_CONFIGS = table(
         "must reach the same place. Without it rsm.config.dir of Kafka's LocalTieredStorage is taken."),
     ConfigKey("ottla.tier.call.timeout.ms", Type.LONG, 300_000, Importance.LOW,
         "After this time a call of the store of remote segments has failed. The copy of one segment is one call.", at_least(1)),
+    ConfigKey("ottla.tier.cache.directory", Type.STRING, "", Importance.LOW,
+        "A folder, which is no log directory, for a cache of what is read from the store of remote segments: many consumers of old records "
+        "then ask the store once. Without it 64 MiB in memory are the whole cache. A start empties it."),
+    ConfigKey("ottla.tier.cache.bytes", Type.LONG, 1 << 30, Importance.LOW, "The size of that cache.", at_least(0)),
     ConfigKey("ottla.ready.in.sync.timeout.ms", Type.LONG, 600_000, Importance.LOW,
         "How long after its start a broker is not ready because its replicas are not in sync yet. An orchestrator that updates node by "
         "node stops the next one when this one is ready.", at_least(0)),

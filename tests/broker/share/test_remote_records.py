@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.share.remote_records import RemoteRecords
-from ottla.broker.tiers.tier_reads import TierReads
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.clock import TICK_MS
@@ -233,18 +230,11 @@ def test_a_group_that_begins_by_time_begins_in_remote_storage(tmp_path: Path) ->
 
 async def read_remote(harness: TierHarness, offset: int) -> bytes:
     """The records from `offset` on, by the real reads of remote storage."""
-    configs: Any = harness.configs
-    world: Any = SimpleNamespace(
-        clock=harness.clock,
-        workers=harness.driver._world.workers,
-        spawn=lambda work, name: tasks.append(asyncio.create_task(work)),
-    )
-    tasks: list[asyncio.Task[None]] = []
     partition: Any = harness.partition
-    remote = RemoteRecords(TierReads(world, configs, harness.driver, harness.counts), partition, lambda: None)
+    remote = RemoteRecords(harness.reads(), partition, lambda: None)
     end = harness.log.local_start_offset
     assert remote.read(harness.log, offset, end, 500, read_committed=True) is None
-    await asyncio.gather(*tasks)
+    await harness.tasks_end()
     found = remote.read(harness.log, offset, end, 500, read_committed=True)
     assert found is not None
     return bytes(found.records)

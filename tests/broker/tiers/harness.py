@@ -10,10 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from ottla.broker.tiers.chunk_files import ChunkFiles
 from ottla.broker.tiers.partition_tier import TierCounts
+from ottla.broker.tiers.remote_chunks import RemoteChunks
 from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition
 from ottla.broker.tiers.tier_driver import TierDriver
 from ottla.broker.tiers.tier_quota import COPIES, FETCHES
+from ottla.broker.tiers.tier_reads import TierReads
 from ottla.broker.tiers.tier_report import tier_metrics, tier_states
 from ottla.protocol.internal_topics.remote_log_records import (
     RemoteLogRecord,
@@ -21,8 +24,8 @@ from ottla.protocol.internal_topics.remote_log_records import (
     RemoteLogSegmentMetadataUpdateRecord,
 )
 from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.storage.files import OsFiles
 from ottla.storage.log_config import LogConfig
-from tests.broker.tiers.test_remote_reading import MemoryStore
 from tests.manual_clock import ManualClock
 from tests.storage.logs_for_tests import NOW_MS, SMALL, TOPIC_ID, filled
 
@@ -45,6 +48,33 @@ class SameThread:
         return function(*args)
 
 
+class MemoryStore:
+    """Objects by their names."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.requests = 0
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        self.objects[name] = bytes(data)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        return self.objects.setdefault(name, data) is data
+
+    def get(self, name: str) -> bytes | None:
+        return self.objects.get(name)
+
+    def size(self, name: str) -> int | None:
+        return len(self.objects[name]) if name in self.objects else None
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        self.requests += 1
+        return self.objects[name][start : start + length]
+
+    def delete(self, name: str) -> None:
+        self.objects.pop(name, None)
+
+
 class FailingStore(MemoryStore):
     """A store that is away while `fault` is set."""
 
@@ -63,6 +93,11 @@ class FailingStore(MemoryStore):
     def delete(self, name: str) -> None:
         self.before_delete()
         super().delete(name)
+
+
+def chunks_of(world: Any, configs: Any) -> RemoteChunks:
+    """Chunks without a cache on disk."""
+    return RemoteChunks(world, configs, ChunkFiles(world, "", 0))
 
 
 class OneTopic(dict[str, dict[int, Any]]):
@@ -87,8 +122,13 @@ class TierHarness:
         self._tasks: list[asyncio.Task[None]] = []
         clock = self.clock = ManualClock(NOW_MS)
         clock.now_ms = AGE_MS
-        world = SimpleNamespace(
-            clock=clock, session_clock=clock, rng=random.Random(1), workers=workers or SameThread(), spawn=self._spawn
+        self.world: Any = SimpleNamespace(
+            clock=clock,
+            session_clock=clock,
+            rng=random.Random(1),
+            files=OsFiles(),
+            workers=workers or SameThread(),
+            spawn=self._spawn,
         )
         topic = SimpleNamespace(
             segments=lambda topic_id, index: self.segments,
@@ -109,7 +149,7 @@ class TierHarness:
             for name in (quota.limit, quota.window_num, quota.window_seconds)
         }
         self.driver = TierDriver(
-            cast(Any, world),
+            self.world,
             cast(Any, self.configs),
             cast(Any, SimpleNamespace(node_id=1, cluster_id="c")),
             cast(Any, SimpleNamespace(by_name=OneTopic({TOPIC: {0: self.partition}}))),
@@ -118,6 +158,10 @@ class TierHarness:
             lambda: self.store,
             self.counts,
         )
+
+    def reads(self) -> TierReads:
+        configs: Any = self.configs
+        return TierReads(self.world, configs, self.driver, self.counts, chunks_of(self.world, configs))
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work))
@@ -133,8 +177,13 @@ class TierHarness:
 
     async def round(self) -> None:
         await self.driver._round()
-        await asyncio.gather(*self._tasks)
-        self._tasks.clear()
+        await self.tasks_end()
+
+    async def tasks_end(self) -> None:
+        """Wait until all tasks have ended, and those that they have begun."""
+        while self._tasks:
+            tasks, self._tasks = self._tasks, []
+            await asyncio.gather(*tasks)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from ottla.broker.tiers.remote_states import FOLLOWERS, FROM_LAST_TIERED, Stored
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
-from tests.broker.tiers.test_remote_reading import PLACE, MemoryStore, copied
+from tests.broker.tiers.harness import MemoryStore
+from tests.broker.tiers.test_remote_reading import PLACE, copied
 from tests.storage.logs_for_tests import SMALL, append, batch, open_at
 from tests.workers import OneQueue
 

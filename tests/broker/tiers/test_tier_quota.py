@@ -10,9 +10,10 @@ from typing import Any
 
 from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition
 from ottla.broker.tiers.tier_quota import COPIES, FETCHES, UNLIMITED, TierQuota
-from ottla.broker.tiers.tier_reads import TieredRecords, TierReads
+from ottla.broker.tiers.tier_reads import TieredRecords
 from tests.broker.tiers.harness import TOPIC, TierHarness
 from tests.manual_clock import ManualClock
+from tests.server.tiny_node import until
 from tests.storage.logs_for_tests import SMALL, filled
 
 REMOTE = "kafka_server_remotelogmanager_remote_"
@@ -99,14 +100,12 @@ async def test_a_read_above_the_quota_waits_and_is_answered_without_records_rath
     await harness.round()
     harness.log.local_start_offset = harness.log.segments.active.base_offset
     harness.configs |= {FETCHES.limit: 1_000, FETCHES.window_num: 1}
-    configs: Any = harness.configs
-    world: Any = SimpleNamespace(clock=harness.clock, workers=harness.driver._world.workers)
     partition: Any = harness.partition
-    reads = TierReads(world, configs, harness.driver, harness.counts)
+    reads = harness.reads()
 
     async def read(advanced_ms: int) -> TieredRecords:
         task = asyncio.create_task(reads.read(partition, harness.log, 0, 1_600, read_committed=False))
-        await asyncio.sleep(0)
+        await until(lambda: task.done() or bool(harness.clock.armed))
         harness.clock.advance(advanced_ms)
         return await task
 

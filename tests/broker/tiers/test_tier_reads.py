@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.tiers.objects import TierFailure
-from ottla.broker.tiers.remote_segments import RemoteSegments
-from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
-from ottla.broker.tiers.tier_reads import READERS, RemoteSearch, TierReads
+from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments
+from ottla.broker.tiers.tier_reads import RemoteSearch, TierReads
+from ottla.storage.log_files import AbortedTxn
 from tests.broker.tiers.test_remote_segments import put, segment
 
 
@@ -23,9 +23,8 @@ def test_an_offset_that_no_segment_has_is_not_stepped_over() -> None:
         epochs=SimpleNamespace(entries=[(0, 0)]), log_end_offset=40, local_start_offset=30, log_start_offset=0
     )
     nothing: Any = SimpleNamespace()
-    configs: Any = {READERS: 1}
-    world: Any = SimpleNamespace(clock=None)
-    reads = TierReads(world, configs, driver, nothing)
+    world: Any = SimpleNamespace(clock=None, spawn=None)
+    reads = TierReads(world, nothing, driver, nothing, nothing)
     assert reads._found(nothing, own, 9).segment.start == 0
     assert reads._found(nothing, own, 20).segment.start == 20
     with pytest.raises(TierFailure, match="no remote segment has it"):
@@ -42,40 +41,38 @@ class Disk:
         self.later = later
         self.config = SimpleNamespace(max_decompressed_message_bytes=1)
         self.segments = SimpleNamespace(aborted_transactions=lambda start, end: [])
-        self.asked: list[list[int]] = []
+        self.asked: list[int] = []
 
 
-class Store:
-    """A store that notes which segments each call looks at."""
+class Reader:
+    """The reader of a segment, which notes that it is asked; one of them has what is looked for."""
 
-    clock = None
+    def __init__(self, own: Disk, found: RemoteSegment, has: int) -> None:
+        self.own, self.segment, self.has = own, found, has
 
-    def __init__(self, own: Disk, has: int) -> None:
-        self.own, self.has = own, has
-
-    async def run(self, timeout_ms: int, call: Any, *given: Any) -> Any:
-        readers = given[0] if isinstance(given[0], list) else [call.__self__]
-        starts = [reader.segment.start for reader in readers]
-        self.own.asked.append(starts)
+    def _ask(self) -> bool:
+        self.own.asked.append(self.segment.start)
         self.own.local_start_offset = self.own.later
-        if given[0] is readers:
-            return [], self.has in starts
-        return (1, self.has, 0) if self.has in starts else None
+        return self.segment.start == self.has
+
+    async def aborted(self) -> list[AbortedTxn]:
+        return [AbortedTxn(1, 0, 5, 100)] if self._ask() else []
+
+    async def search(self, *given: object) -> tuple[int, int, int] | None:
+        return (1, self.has, 0) if self._ask() else None
 
 
 def reads_of(own: Disk, has: int) -> TierReads:
     segments = RemoteSegments()
     put(segments, segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29))
 
-    async def store() -> object:
-        return object()
+    async def reader(partition: object, found: RemoteSegment) -> Reader:
+        return Reader(own, found, has)
 
-    driver: Any = SimpleNamespace(segments_of=lambda partition: segments, store=store)
-    configs: Any = {READERS: 1, CALL_TIMEOUT: 1}
-    counts: Any = SimpleNamespace(add=lambda *given: None)
-    calls: Any = Store(own, has)
-    made = TierReads(calls, configs, driver, counts)
-    made._calls = calls
+    nothing: Any = SimpleNamespace(clock=None, spawn=None, add=lambda *given: None)
+    driver: Any = SimpleNamespace(segments_of=lambda partition: segments)
+    made: Any = TierReads(nothing, nothing, driver, nothing, nothing)
+    made._reader = reader
     return made
 
 
@@ -84,9 +81,8 @@ PARTITION: Any = SimpleNamespace(topic="t", index=0, topic_id=bytes(16))
 
 async def test_markers_of_segments_that_leave_the_disk_during_the_wait_are_looked_for_in_the_store() -> None:
     own: Any = Disk(10, later=30)
-    store: Any = object()
-    await reads_of(own, has=20)._aborted(PARTITION, own, store, 0, 10)
-    assert own.asked == [[0], [0, 10, 20]]
+    await reads_of(own, has=20)._aborted(PARTITION, own, 0, 10)
+    assert own.asked == [0, 0, 10, 20]
 
 
 async def test_a_search_goes_on_in_the_store_where_segments_left_the_disk_meanwhile() -> None:
@@ -95,4 +91,4 @@ async def test_a_search_goes_on_in_the_store_where_segments_left_the_disk_meanwh
     reply: Any = SimpleNamespace(cancelled=False, follow=answers.append)
     then: Any = dict
     await reads_of(own, has=20).search_all({("t", 0): RemoteSearch(PARTITION, own, 5)}, reply, then)
-    assert own.asked[0] == [0] and answers == [{("t", 0): (1, 20, 0)}]
+    assert own.asked[0] == 0 and answers == [{("t", 0): (1, 20, 0)}]

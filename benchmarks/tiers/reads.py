@@ -1,0 +1,142 @@
+"""Reads of what is in the store alone: by one consumer, by four, the first byte, and what a steady load notices of four."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from benchmarks import raw
+from benchmarks.steady.clients import NICE, Child
+from benchmarks.steady.table import delays
+from benchmarks.tiers.copies import LOAD_SECONDS, QUIET_SECONDS, RATE, STEADY
+from benchmarks.tiers.node import SEGMENTS, TIERED, VALUE_BYTES, TieredNodes, nodes
+from benchmarks.topic_tables.page import Figure
+from benchmarks.usage import cpu_seconds
+
+OLD = "old"
+READERS = 4
+FIRST_BYTES = 20
+
+
+def figures(megabytes: int) -> Iterator[Figure]:
+    """Yield the figures of a topic with so many megabytes in each of four partitions."""
+    with nodes() as running:
+        running.create(OLD, READERS + 1, SEGMENTS)
+        running.produce(OLD, megabytes * (READERS + 1) * 1_000)
+        running.set_configs(OLD, TIERED)
+        running.wait_until_gone(OLD)
+        ends = {row["partition"]: row["local_start"] for row in running.states(OLD)}
+        yield first_byte(running, ends[READERS])
+        yield consumers(running, {READERS: ends[READERS]}, at_least=80)
+        quarter = {partition: ends[partition] for partition in range(READERS)}
+        yield consumers(running, quarter, at_least=100)
+        yield from beside(running, quarter)
+
+
+def first_byte(running: TieredNodes, end: int) -> Figure:
+    """The time from a Fetch to its first records, at offsets of which nothing is in memory."""
+    host, _, port = running.bootstrap.rpartition(":")
+    taken = list[float]()
+    for number in range(FIRST_BYTES):
+        offset = (FIRST_BYTES - number) * end // (FIRST_BYTES + 1)  # backwards: what was read ahead is not asked for
+        with socket.create_connection((host, int(port))) as connection:
+            reading = raw.Reading(connection, OLD)
+            began = time.perf_counter()
+            while True:
+                reading.have = 0
+                connection.sendall(raw.fetch_frame(OLD, READERS, offset))
+                while not reading.read():
+                    pass
+                error, position, stop = raw.records_of(reading.view, OLD)
+                assert not error, f"error {error}"
+                if stop > position:
+                    break
+            taken.append((time.perf_counter() - began) * 1000)
+    note = f"median {statistics.median(taken):.0f} ms of {FIRST_BYTES} places, one after the other"
+    return Figure("first byte of a cold read, at most", max(taken), "ms", at_most=300, note=note)
+
+
+def consumers(running: TieredNodes, ends: dict[int, int], at_least: float) -> Figure:
+    used, reading = cpu_seconds(running.pids), begin_reading(running, ends)
+    size, rate, slowest = finish_reading(reading)
+    used = cpu_seconds(running.pids) - used
+    note = f"{size / 1e9:.2f} GB, {used / size * 1e9:.2f} CPU s/GB of the node; librdkafka of a process each"
+    if len(ends) > 1:
+        note += f"; the slowest {slowest:.0f} MB/s"
+    return Figure(f"cold read by {len(ends)} consumer{'s' * (len(ends) > 1)}", rate, "MB/s", at_least, note=note)
+
+
+def begin_reading(running: TieredNodes, ends: dict[int, int]) -> list[subprocess.Popen[str]]:
+    """Start a consumer of each partition, in a process of its own, up to an offset."""
+    options = [
+        {"bootstrap": running.bootstrap, "topic": OLD, "partition": partition, "count": end}
+        for partition, end in ends.items()
+    ]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.tiers.reads", json.dumps(each)], stdout=subprocess.PIPE, text=True
+        )
+        for each in options
+    ]
+
+
+def finish_reading(reading: list[subprocess.Popen[str]]) -> tuple[int, float, float]:
+    """Return the bytes of all, their MB/s from the first beginning to the last end, and the MB/s of the slowest."""
+    found = [json.loads(each.communicate(timeout=300)[0]) for each in reading]
+    size = sum(each["bytes"] for each in found)
+    seconds = max(each["end"] for each in found) - min(each["begin"] for each in found)
+    return size, size / seconds / 1e6, min(each["bytes"] / (each["end"] - each["begin"]) / 1e6 for each in found)
+
+
+def beside(running: TieredNodes, ends: dict[int, int]) -> Iterator[Figure]:
+    running.create(STEADY, 1, {})
+    load = Child("load", {"bootstrap": running.bootstrap, "topic": STEADY, "partitions": 1, "rate": RATE})
+    try:
+        load.begin()
+        time.sleep(LOAD_SECONDS)
+        quiet_ns = time.perf_counter_ns()
+        time.sleep(QUIET_SECONDS)
+        begin_ns = time.perf_counter_ns()
+        _, rate, _ = finish_reading(begin_reading(running, ends))
+        end_ns = time.perf_counter_ns()
+        load.stop()
+        found = load.figures()
+    finally:
+        load.kill()
+    quiet, busy = delays(found, quiet_ns, begin_ns), delays(found, begin_ns, end_ns)
+    assert quiet is not None and busy is not None
+    what = f"end to end at {RATE} records/s, p99"
+    yield Figure(f"{what}, quiet", quiet.p99, "ms", note=f"p50 {quiet.p50:.2f}, most {quiet.longest:.1f} ms, no reads")
+    note = f"p50 {busy.p50:.2f}, most {busy.longest:.1f} ms; the four read at {rate:.0f} MB/s"
+    yield Figure(f"{what}, beside four cold readers", busy.p99, "ms", at_most=2 * quiet.p99, note=note)
+
+
+def consume(bootstrap: str, topic: str, partition: int, count: int) -> dict[str, float]:
+    """Read one partition from its beginning with librdkafka's defaults; the time runs from the assignment on."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    os.nice(NICE)
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": "cold", "enable.auto.commit": False}
+    consumer = Consumer(settings | {"fetch.queue.backoff.ms": 10, "queued.max.messages.kbytes": 200_000})
+    begin = time.time()
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    got = 0
+    while got < count:
+        messages = consumer.consume(min(10_000, count - got), 30.0)
+        assert messages, f"{got} of {count} records came"
+        assert all(message.error() is None for message in messages)
+        got += len(messages)
+    end = time.time()
+    consumer.close()
+    return {"bytes": got * VALUE_BYTES, "begin": begin, "end": end}
+
+
+if __name__ == "__main__":
+    print(json.dumps(consume(**json.loads(sys.argv[1]))))
