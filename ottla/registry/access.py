@@ -1,8 +1,9 @@
-"""Who may use the registry: users with passwords (basic authentication), and what each may do with which subjects.
+"""The access to the registry: users with passwords (basic authentication), and the operations that each may do on which
+subjects.
 
 The file of users has a line for each: `alice: secret`, or with a hash that `ottla registry --hash-password` prints. The file of
-permissions has lines `alice orders-* read,write`: the user, or `*` for all; the subjects, with `*` for any text in them; and the
-operations, or `all`. What no line permits is denied, except without such a file.
+permissions has lines `alice orders-* read,write`: the user, or `*` for all; the subjects, with `*` for any text in them; and
+the operations, or `all`. Whatever no line permits is denied. Without such a file everything is permitted.
 
     read     versions, ids and compatibility checks of the subject     write    register schemas
     delete   delete versions and subjects                              config   compatibility level and mode
@@ -30,9 +31,9 @@ from ottla.registry.turns import Turns
 OPERATIONS = ("read", "write", "delete", "config")
 SCHEME = "PBKDF2"
 ITERATIONS = 100_000
-#: Logins that were found right are not hashed again.
+#: Correct logins are remembered, so that they are not hashed again.
 VERIFIED_MAX = 1_024
-#: A wrong login is answered after this time.
+#: A wrong login is answered only after this time.
 WRONG_LOGIN_S = 0.5
 NAME_CHARS_MAX = 100
 UNAUTHORIZED = 401
@@ -48,18 +49,18 @@ class Permission:
 
     @classmethod
     def of(cls, user: str, subjects: str, operations: frozenset[str]) -> Permission:
-        """Return the permission for the subjects that a line names: `*` stands for any text, and every other character for itself."""
+        """Return the permission for the subjects in a line: `*` stands for any text, and every other character for itself."""
         return cls(user, re.compile(".*".join(map(re.escape, subjects.split("*"))), re.DOTALL), operations)
 
 
 class Access:
-    """Logins and permissions. Without users everybody may do everything."""
+    """Logins and permissions. Without users every client may do everything."""
 
     def __init__(self, users: Mapping[str, str] | None = None, permissions: Iterable[Permission] | None = None) -> None:
         self._users = users
         self._permissions = None if permissions is None else list(permissions)
         self._verified: dict[bytes, str] = {}
-        # The hashes of the kind that most users have.
+        # For an unknown user a hash of the kind that most users have is checked.
         hashes = [each for each in (users or {}).values() if each.startswith(SCHEME + ":")]
         self._decoy = hashed(secrets.token_hex()) if hashes else secrets.token_hex()
 
@@ -68,9 +69,10 @@ class Access:
         return self._users is None
 
     def login(self, header: str | None) -> str:
-        """Return the user of an Authorization header. It hashes, and runs on `Logins`' thread unless `known` returns the user.
+        """Return the user of an Authorization header.
 
-        A name that does not exist takes as long as one that does.
+        It computes a hash, so it runs on the thread of `RegistryLogins`, unless `known` returns the user. An unknown name takes
+        as long as a known one.
 
         Raises:
             RegistryError: there is no such user, or the password is wrong.
@@ -88,7 +90,7 @@ class Access:
         return name
 
     def known(self, header: str | None) -> str | None:
-        """Return the user of a header that was right before."""
+        """Return the user of a header that was correct before."""
         return "" if self._users is None else self._verified.get(_digest(header or ""))
 
     def may(self, user: str, operation: str, subject: str) -> bool:
@@ -112,7 +114,9 @@ class Access:
 
 
 class RegistryLogins:
-    """Checks logins one at a time on a thread of its own, and answers a wrong one late: guesses take no core from anything else."""
+    """Checks logins one at a time on a separate thread, and answers a wrong one late, so that guessing takes no processor time
+    from other work.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -120,7 +124,7 @@ class RegistryLogins:
         self._thread = ThreadPoolExecutor(1, "logins")
 
     async def user(self, header: str | None, address: str) -> str:
-        """Return the user of an Authorization header. Each address and name waits in a queue of its own.
+        """Return the user of an Authorization header. Each address and name has its own queue.
 
         Raises:
             RegistryError: there is no such user, the password is wrong, or too many of the same name wait.
@@ -133,7 +137,7 @@ class RegistryLogins:
             async with self._turns.turn((address, name[:NAME_CHARS_MAX])):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._access.login, header)
         except RegistryError as fault:
-            if header is not None and fault.status == UNAUTHORIZED:  # the first request of a browser has no header
+            if header is not None and fault.status == UNAUTHORIZED:  # a browser's first request has no header
                 await asyncio.sleep(WRONG_LOGIN_S)
             raise
 
@@ -142,14 +146,14 @@ def read_users(text: str) -> dict[str, str]:
     """Return the users of a file and their passwords or hashes.
 
     Raises:
-        ValueError: a line is none, or the file has no user, so that all requests would be refused.
+        ValueError: a line is malformed, or the file has no user, so that all requests would be rejected.
     """
     users = {}
     for number, line in _lines(text):
         name, colon, password = line.partition(":")
         if not colon or not name.strip() or not password.strip():
             raise ValueError(f"line {number}: it must be NAME: PASSWORD")
-        # Jetty's files, which Confluent's registry reads, have roles behind a comma.
+        # In Jetty's files, which Confluent's registry reads, a comma and roles follow.
         users[name.strip()] = password.strip().partition(",")[0]
     if not users:
         raise ValueError("it has no user: a line is NAME: PASSWORD")
@@ -160,7 +164,7 @@ def read_permissions(text: str) -> list[Permission]:
     """Return the lines of a file of permissions.
 
     Raises:
-        ValueError: a line is none.
+        ValueError: a line is malformed.
     """
     found = []
     for number, line in _lines(text):
@@ -175,13 +179,13 @@ def read_permissions(text: str) -> list[Permission]:
 
 
 def hashed(password: str) -> str:
-    """Return what a file of users may have in place of a password."""
+    """Return the hash that a file of users may have in place of a password."""
     salt = secrets.token_bytes(16)
     return f"{SCHEME}:{ITERATIONS}:{base64.b64encode(salt).decode()}:{base64.b64encode(_derive(password, salt, ITERATIONS)).decode()}"
 
 
 def verify(password: str, expected: str) -> bool:
-    """Return whether a password is the one of a file's line."""
+    """Return whether a password matches the password or hash in a file's line."""
     if not expected.startswith(SCHEME + ":"):
         return hmac.compare_digest(password.encode(), expected.encode())
     try:

@@ -1,5 +1,6 @@
-"""Plain JSON as values of Avro, the inverse of what `avro_values.py` decodes: bytes are text of one character per byte, times are ISO 8601,
-decimals text or numbers. A value of a union may stand alone, or as in Avro's own JSON under the name of its branch: {"string": "x"}.
+"""Plain JSON becomes values of Avro, which is the inverse of `avro_values.py`: bytes are text of one character per byte, times
+are ISO 8601, decimals text or numbers. A value of a union may stand alone, or as in Avro's own JSON under the name of its
+branch: {"string": "x"}.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 class NoSuchValue(ValueError):
-    """The JSON is no value of the schema. The text says where and why, for the user."""
+    """The JSON is no value of the schema. The text has the place and the reason, for the user."""
 
 
 def avro_writer(text: str, dependencies: Mapping[str, str]) -> Write:
-    """Return what writes plain JSON as values of a schema. `dependencies` are the schemas that it needs, each after what it needs.
+    """Return a function that writes plain JSON as values of a schema.
+
+    `dependencies` are the schemas that it needs, each after those that this one needs itself.
 
     Raises:
         ValueError and others of fastavro: the schema is not valid.
@@ -46,7 +49,10 @@ def avro_writer(text: str, dependencies: Mapping[str, str]) -> Write:
 
 
 class _AvroValues:
-    """Makes of JSON what fastavro writes, by the schema. Raises NoSuchValue with the place of what does not fit."""
+    """Converts JSON, by the schema, to the objects that fastavro writes.
+
+    Raises NoSuchValue with the place of a value that does not fit.
+    """
 
     def __init__(self, named: Mapping[str, Node], *, of_defaults: bool = False) -> None:
         """Read defaults of a schema with `of_defaults`: there a decimal is bytes, and a time a number."""
@@ -115,7 +121,7 @@ class _AvroValues:
         named = value if isinstance(value, dict) and len(value) == 1 else {}
         for (
             branch
-        ) in branches:  # first by its name: a record with a field of that name would be taken for the value otherwise
+        ) in branches:  # first by its name: a record with a field of that name would otherwise be taken for the value
             if self._name_of(branch) in named:
                 try:
                     return self._name_of(branch), self.of(branch, named[self._name_of(branch)], at)
@@ -133,7 +139,7 @@ class _AvroValues:
         raise _unfit(at, value, f"one of {', '.join(self._name_of(branch) for branch in branches)}")
 
     def _name_of(self, node: Node) -> str:
-        """Return the name of a branch in fastavro and in Avro's JSON: that of a named type, or the word of the type."""
+        """Return the name of a branch in fastavro and in Avro's JSON: the name of a named type, or the type itself."""
         if isinstance(node, str):
             return node
         return str(node["name"] if node["type"] in NAMED else node["type"])

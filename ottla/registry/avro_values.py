@@ -1,8 +1,9 @@
-"""Values of Avro: read by fastavro, after a look at what it believes without a bound.
+"""Values of Avro are read by fastavro, after a check of the numbers that fastavro accepts without a bound.
 
-fastavro makes as many items as a block says, also of items that have no bytes (`{"type": "array", "items": "null"}`), recurses in C
-as deep as the bytes say, and converts decimals in a time that grows with the square of their bytes. Values of schemas that allow the
-first two are skimmed before, as a reader that only counts. Apache Avro for Java has limits for the same (org.apache.avro.limits).
+fastavro makes as many items as a block claims, even if an item has no bytes (`{"type": "array", "items": "null"}`); it recurses
+in C as deep as the bytes demand; and it converts decimals in a time that grows with the square of their bytes. If a schema
+allows one of the first two, a reader that only counts goes over the value first. Apache Avro for Java has limits for the same
+(org.apache.avro.limits).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 import fastavro
 from fastavro import read as fastavro_read
 
-#: Records, arrays, maps and unions inside each other, in a value of a schema that refers to itself.
+#: The most records, arrays, maps and unions inside each other, in a value of a recursive schema.
 DEPTH_MAX = 100
-#: Items without bytes in one value.
+#: The most items without bytes in one value.
 EMPTY_ITEMS_MAX = 10_000
 #: The most unscaled bytes of a decimal: 1,233 digits.
 DECIMAL_BYTES_MAX = 512
@@ -28,7 +29,7 @@ DECIMAL_BYTES_MAX = 512
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
-#: Types of values that are plain JSON as they are: most values.
+#: Most values have these types, which are plain JSON as they are.
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 Node = Any  # what JSON can hold
@@ -36,7 +37,9 @@ Read = Callable[[bytes], Any]
 
 
 def avro_reader(text: str, dependencies: Mapping[str, str]) -> Read:
-    """Return what reads values of a schema as plain JSON. `dependencies` are the schemas that it needs, each after what it needs.
+    """Return a function that reads values of a schema as plain JSON.
+
+    `dependencies` are the schemas that it needs, each after those that this one needs itself.
 
     Raises:
         ValueError and others of fastavro: the schema is not valid.
@@ -57,7 +60,7 @@ def avro_reader(text: str, dependencies: Mapping[str, str]) -> Read:
 
 
 class _Shape:
-    """The values that a schema allows: `is_unbounded` if values can be deeper, or have more items, than their bytes pay for."""
+    """The values that a schema allows. `is_unbounded` means that a short value can be very deep, or have very many items."""
 
     def __init__(self, named: Mapping[str, Node]) -> None:
         self._named = named
@@ -66,7 +69,7 @@ class _Shape:
         self._known: dict[str, bool] = {}
 
     def of(self, node: Node) -> tuple[str, Node]:
-        """Return the word of a type, and its definition."""
+        """Return the name of a type, and its definition."""
         while isinstance(node, str) and node not in _PRIMITIVES:
             node = self._named[node]
         if isinstance(node, list):
@@ -75,7 +78,7 @@ class _Shape:
         return ("record", node) if kind == "error" else (kind, node)
 
     def may_be_empty(self, node: Node) -> bool:
-        """Return whether a value of the type can have no bytes, and look at all that it holds."""
+        """Return whether a value of the type can have no bytes, and check all types inside."""
         kind, node = self.of(node)
         match kind:
             case "null":
@@ -100,14 +103,15 @@ class _Shape:
             return False
         if name not in self._known:
             self._inside.add(name)
-            empty = [self.may_be_empty(field["type"]) for field in node["fields"]]  # all are looked at
+            # a list, so that all fields are checked
+            empty = [self.may_be_empty(field["type"]) for field in node["fields"]]
             self._known[name] = all(empty)
             self._inside.discard(name)
         return self._known[name]
 
 
 class _Skim:
-    """Goes over the bytes of one value, and keeps nothing. Raises ValueError where the value has no bound."""
+    """Goes over the bytes of one value, and keeps nothing. Raises ValueError if the value exceeds a bound."""
 
     def __init__(self, data: bytes, shape: _Shape) -> None:
         self._data = data
@@ -145,7 +149,7 @@ class _Skim:
         while count := self._long():
             if count < 0:
                 count = -count
-                self._long()  # bytes of the block, which fastavro does not look at either
+                self._long()  # the block's length in bytes, which fastavro does not check either
             for _ in range(count):
                 before = self._at
                 if keyed:
@@ -175,7 +179,7 @@ class _Skim:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of fastavro as plain JSON."""
+    """Return a value from fastavro as plain JSON."""
     if type(value) in _PLAIN:
         return value
     match value:

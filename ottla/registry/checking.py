@@ -1,7 +1,7 @@
-"""Schemas are parsed and compared in processes of their own, whose time and memory are bounded: any client may send a schema.
+"""Schemas are parsed and compared in separate processes with bounded time and memory, because any client may send a schema.
 
-One process takes one request at a time, parts of JSON, and answers with JSON (guarded_process.py). It is ended when it takes too long,
-and the next request starts another one. The registry's own process never parses a schema.
+A process takes one request at a time, as parts of JSON, and responds with JSON (guarded_process.py). If it takes too long, it
+is killed, and the next request starts another one. The registry's own process never parses a schema.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from ottla.registry.guarded_process import GuardedProcesses, ProcessEnded, serve
 from ottla.registry.schema_records import Version
 from ottla.registry.turns import Turns
 
-#: What a registration may take, without the start of the process, and a question, which can be asked again and again.
+#: The time limits of a registration (without the start of the process), and of a check, which can be repeated as often as a
+#: client likes.
 CHECK_S_MAX = 10.0
 QUESTION_S_MAX = 5.0
 PROCESSES = 2
-#: A schema of more characters is not parsed. A record of Kafka has at most 1 MiB by default, and a schema is one record.
+#: A longer schema is not parsed. A record of Kafka has at most 1 MiB by default, and a schema is one record.
 TEXT_CHARS_MAX = 1_000_000
-#: An old schema in a message is cut here.
+#: An old schema is cut to this length in a message.
 SHOWN_CHARS_MAX = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSchema:
-    """A parsed schema: its text to keep, the text that was asked for, and why it is incompatible with earlier ones."""
+    """A parsed schema: its canonical text, the requested form of the text, and why it is incompatible with earlier versions."""
 
     canonical: str
     formatted: str
@@ -41,9 +42,9 @@ class CheckedSchema:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A schema to parse, and `earlier` versions to compare it with, of which each comes with its dependencies.
+    """A schema to parse, and the `earlier` versions to compare it with. Each of these comes with its dependencies.
 
-    Two that are equal have the same answer: what was found for one still holds if the state makes the same one again.
+    Equal questions have equal answers: a result is still valid if the state produces the same question again.
     """
 
     kind: str
@@ -52,14 +53,14 @@ class Question:
     normalize: bool = False
     form: str = ""
     strict: bool = True
-    #: Whether the schema may become a new version: then the defaults of Avro's fields are checked as well.
+    #: Whether the schema may become a new version. Then the defaults of Avro's fields are checked as well.
     is_new: bool = False
     level: str = "NONE"
     lenient: bool = False
     earlier: tuple[tuple[Version, Mapping[str, str]], ...] = ()
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the parts that the process reads: the question with numbers in place of texts, and each text once."""
+        """Yield the parts for the process: the question with numbers in place of texts, and each text once."""
         numbers: dict[str, int] = {}
 
         def number(text: str) -> int:
@@ -89,7 +90,7 @@ class Question:
 
 
 class Checker:
-    """The processes, and who may use one: each party has one of them at a time, and those that wait take turns."""
+    """The processes. Each party uses one of them at a time, and waiting parties take turns."""
 
     def __init__(self, check_s: float = CHECK_S_MAX, question_s: float = QUESTION_S_MAX) -> None:
         self._check_s = check_s
@@ -101,7 +102,7 @@ class Checker:
         """Answer a question of a party. A write has more time.
 
         Raises:
-            RegistryError: the schema is not valid, or it takes longer than it may, or the party asks too much.
+            RegistryError: the schema is not valid, takes too long, or the party has too many requests waiting.
         """
         if len(question.text) > TEXT_CHARS_MAX:
             raise RegistryError("too_large")
@@ -124,12 +125,15 @@ class Checker:
 
 
 def parse(kind: str, text: str, dependencies: Mapping[str, str]) -> ParsedSchema:
-    """Parse a schema. `dependencies` are the texts of all that it needs by the names of their imports, each after what it needs.
+    """Parse a schema.
+
+    `dependencies` are the texts of all schemas that it needs, by the names of their imports, each after those that this one
+    needs itself.
 
     Raises:
         InvalidSchema: it does not parse.
     """
-    # Each format is imported when its first schema comes: together they take half a second.
+    # Each format is imported with its first schema: all formats together take half a second.
     if kind == "AVRO":
         from ottla.registry.formats.avro_schema import AvroSchema
 
@@ -146,7 +150,8 @@ def parse(kind: str, text: str, dependencies: Mapping[str, str]) -> ParsedSchema
 def incompatibilities(
     schema: ParsedSchema, earlier: Sequence[tuple[int, ParsedSchema]], level: str, *, lenient: bool
 ) -> list[str]:
-    """Return why a schema is incompatible with earlier versions, which stand from the first to the last; empty if it is not.
+    """Return why a schema is incompatible with earlier versions, which are in their order; the list is empty if it is
+    compatible.
 
     Without `_TRANSITIVE` only the last counts. BACKWARD: the new one reads what was written before; FORWARD: the reverse.
     """
@@ -219,13 +224,13 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
 def answers_to(parts: list[bytes]) -> Iterator[bytes]:
     try:
         answer = answer_to(_with_texts(*map(json.loads, parts)))
-    except Exception as fault:  # of five libraries: what they raise for a wrong schema is the user's to see
+    except Exception as fault:  # the message of any error of five libraries about a schema is for the user
         answer = {"invalid": f"{type(fault).__name__}: {fault}"[:1000]}
     yield json.dumps(answer).encode()
 
 
 def _with_texts(request: dict[str, Any], *texts: str) -> dict[str, Any]:
-    """Return a request with texts in place of their numbers."""
+    """Return a request in which texts replace their numbers."""
     for row in (request, *request["earlier"]):
         row["text"] = texts[row["text"]]
         row["dependencies"] = {name: texts[number] for name, number in row["dependencies"].items()}

@@ -1,10 +1,10 @@
-"""A client of a schema registry: Confluent's REST API by the standard library, with a cache of what never changes.
+"""A client of a schema registry: it speaks Confluent's REST API by the standard library, and caches what never changes.
 
     client = RegistryClient("http://localhost:8081")
     decoder = Decoder(client)                     # ottla/registry/decoder.py
     decoded = await decoder.decode(record.value)
 
-A schema of an id, and a version of a subject, are the same for ever; they are asked for once. All calls block: an event loop
+The schema of an id, and a version of a subject, never change, so they are requested only once. All calls block: an event loop
 runs them on a thread (`asyncio.to_thread`).
 """
 
@@ -26,22 +26,22 @@ from ottla.registry.recent import Recent
 from ottla.registry.timely_http import TimelyHttp, TimelyHttps
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-#: One answer, from the connection to its last byte.
+#: The time limit of one response, from the connection to its last byte.
 TIMEOUT_S = 10.0
-#: A registry's answer that is larger is not read: Kafka's records are smaller, and a schema is one record.
+#: A larger response of a registry is not read: Kafka's records are smaller, and a schema is one record.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-#: The most schemas that one schema may need, and their bytes: a wrong or hostile registry could name others without an end.
+#: The most schemas that one schema may need, and their total bytes: a faulty or hostile registry could name ever more.
 DEPENDENCIES_MAX = 1_000
 DEPENDENCY_BYTES_MAX = ANSWER_BYTES_MAX
-#: The bytes of the schemas that are kept, with all that they need. One that is dropped is asked for again.
+#: The bytes of the cached schemas, with all that they need. A schema that was dropped is requested again.
 CACHED_BYTES_MAX = 64 * 1024 * 1024
-#: The bytes of a schema's objects besides its texts, and of the cache's row.
+#: The bytes of a schema's objects besides its texts, with the cache's entry.
 ENTRY_BYTES = 1_000
 AVRO, JSON_SCHEMA, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 
 class RegistryFailed(Exception):
-    """The registry cannot be reached, or has answered with an error. `code` is its error code, such as 40403, or 0."""
+    """The registry cannot be reached, or has responded with an error. `code` is its error code, such as 40403, or 0."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class RegistryFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another one needs: the name by which it is imported, and where it is registered."""
+    """A reference to another schema: the name by which it is imported, and where it is registered."""
 
     name: str
     subject: str
@@ -65,7 +65,8 @@ class Schema:
     text: str
     kind: str = AVRO
     references: tuple[Reference, ...] = ()
-    #: The texts of all schemas that it needs, directly or not, by the name of their import; each after those that it needs.
+    #: The texts of all schemas that it needs, directly or not, by the names of their imports. Each comes after those that it
+    #: needs itself.
     dependencies: dict[str, str] = field(default_factory=dict, compare=False)
 
 
@@ -75,7 +76,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class RegistryClient:
-    """One registry, or several instances of it that are tried in their order ("http://a:8081,http://b:8081")."""
+    """A client of one registry, or of several instances of it, which are tried in order ("http://a:8081,http://b:8081")."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class RegistryClient:
         ca_file: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Take the address. A login may also stand in it: https://user:password@host:8081."""
+        """Take the address. It may contain a login: https://user:password@host:8081."""
         self.urls = [_without_login(part) for part in url.split(",") if part.strip()]
         login = urllib.parse.urlsplit(url.split(",")[0].strip())
         if user is None and login.username is not None:
@@ -97,7 +98,7 @@ class RegistryClient:
         self._tls = (
             ssl.create_default_context(cafile=ca_file) if any(u.startswith("https") for u in self.urls) else None
         )
-        # A login goes to the address that it was given for, and to no other that this one names.
+        # A login is sent only to the address for which it was given, not to another one in the list.
         self._opener = urllib.request.build_opener(_NoRedirects, TimelyHttp, TimelyHttps(self._tls))
         self._timeout_s = timeout_s
         self._schemas: Recent[tuple[int, str], Schema] = Recent(CACHED_BYTES_MAX)
@@ -105,9 +106,9 @@ class RegistryClient:
 
     @classmethod
     def of(cls, url: str, config: str | None = None) -> RegistryClient:
-        """Return the client for an address and a file of properties, in which a login need not stand in a command.
+        """Return the client for an address and a properties file, so that a login need not be in a command line.
 
-        The properties are those of Confluent's clients: basic.auth.user.info=NAME:PASSWORD and ssl.ca.location, also with
+        The file has properties of Confluent's clients: basic.auth.user.info=NAME:PASSWORD and ssl.ca.location, also with
         `schema.registry.` before them.
 
         Raises:
@@ -126,10 +127,10 @@ class RegistryClient:
         return cls(url, user=user, password=password, ca_file=ca_file)
 
     def schema(self, schema_id: int, subject: str = "") -> Schema:
-        """Return the schema of an id, with all that it needs. `subject` only names the context whose ids are meant.
+        """Return the schema of an id, with all schemas that it needs. `subject` only names the context of the id.
 
         Raises:
-            RegistryFailed: there is none (40403), or the registry cannot be asked.
+            RegistryFailed: there is none (40403), or the registry cannot be reached.
         """
         with self._lock:
             found = self._schemas.get((schema_id, subject))
@@ -156,7 +157,7 @@ class RegistryClient:
         return row
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Register a schema under a subject, and return its id: the one that it has if it is registered already."""
+        """Register a schema under a subject, and return its id. If it is registered already, that is its present id."""
         query = "?normalize=true" if normalize else ""
         row = self.request("POST", f"/subjects/{quote(subject)}/versions{query}", schema_body(schema))
         return int(row["id"])
@@ -168,7 +169,7 @@ class RegistryClient:
         """Send one request to the first instance that can be reached, and return its JSON.
 
         Raises:
-            RegistryFailed: none can be reached, or the answer is an error.
+            RegistryFailed: no instance can be reached, or the response is an error.
         """
         lost = ""
         for url in self.urls:
@@ -200,15 +201,15 @@ class RegistryClient:
             raise RegistryFailed(f"the registry's answer is no schema: {fault!r}") from None
 
     def _needed_by(self, references: tuple[Reference, ...]) -> dict[str, str]:
-        """Return the texts of what references name, each after those that it needs.
+        """Return the texts of the referenced schemas, each after those that it needs itself.
 
         Raises:
-            RegistryFailed: they are too many, or too long.
+            RegistryFailed: there are too many, or they are too long.
         """
         found: dict[str, str] = {}
         entered: set[tuple[str, int]] = set()
         size = 0
-        # What is left of each list of references on the way, and the name and text to which the list belongs.
+        # For each schema on the way down: its remaining references, and its name and text.
         way = [(iter(references), "", "")]
         while way:
             left, name, text = way[-1]
@@ -233,7 +234,7 @@ class RegistryClient:
 
 
 def schema_body(schema: Schema) -> dict[str, Any]:
-    """Return the body of a request that has a schema."""
+    """Return the body of a request with a schema."""
     body: dict[str, Any] = {"schema": schema.text}
     if schema.kind != AVRO:
         body["schemaType"] = schema.kind
@@ -245,12 +246,12 @@ def schema_body(schema: Schema) -> dict[str, Any]:
 
 
 def references_of(row: dict[str, Any]) -> tuple[Reference, ...]:
-    """Return the references of a schema's JSON."""
+    """Return the references in a schema's JSON."""
     return tuple(Reference(part["name"], part["subject"], part["version"]) for part in row.get("references") or ())
 
 
 def quote(part: str) -> str:
-    """Return a subject as one part of a path."""
+    """Return a subject, quoted as one part of a path."""
     return urllib.parse.quote(part, safe="")
 
 
@@ -266,7 +267,7 @@ def _without_login(url: str) -> str:
 
 
 def _size_of(schema: Schema) -> int:
-    """Return the bytes of a schema in memory."""
+    """Return how many bytes a schema takes in memory."""
     names = (part for row in schema.references for part in (row.name, row.subject))
     return ENTRY_BYTES + sum(
         map(sys.getsizeof, (schema.text, *names, *schema.dependencies, *schema.dependencies.values()))

@@ -1,6 +1,7 @@
-"""Metadata and rule sets of schemas (data contracts): their shapes, and how two become one.
+"""Metadata and rule sets of schemas (data contracts): their JSON, and how several are merged.
 
-Reference: Metadata and RuleSet of Confluent's client, whose registry merges what a schema has with what its subject's configuration says.
+Reference: Metadata and RuleSet of Confluent's client. Confluent's registry merges those of a schema with those in its subject's
+configuration.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from ottla.registry.errors import RegistryError
 
-#: A property of metadata that is the number of its version.
+#: This property of metadata is the number of the version.
 VERSION = "confluent:version"
 RULE_LISTS = ("migrationRules", "domainRules", "encodingRules")
 Json = Mapping[str, Any]
@@ -20,7 +21,7 @@ def metadata_of(value: object) -> dict[str, Any] | None:
     """Return metadata from a request.
 
     Raises:
-        RegistryError: it has another shape than Confluent's clients give it.
+        RegistryError: its form differs from that of Confluent's clients.
     """
     if value is None:
         return None
@@ -40,7 +41,7 @@ def rules_of(value: object) -> dict[str, Any] | None:
     """Return a rule set from a request.
 
     Raises:
-        RegistryError: it has another shape than Confluent's clients give it.
+        RegistryError: its form differs from that of Confluent's clients.
     """
     if value is None:
         return None
@@ -52,17 +53,17 @@ def rules_of(value: object) -> dict[str, Any] | None:
 
 
 def merged_metadata(*layers: Json | None) -> Json | None:
-    """Return what the layers say, where a later one wins; None if none says anything."""
+    """Return the metadata of all layers, of which a later one wins; None if no layer has any."""
     return _merged(layers, _both_metadata)
 
 
 def merged_rules(*layers: Json | None) -> Json | None:
-    """Return the rules of all layers; of two with one name the later one."""
+    """Return the rules of all layers. Of two rules with the same name the later one wins."""
     return _merged(layers, _both_rules)
 
 
 def version_in(metadata: Json | None) -> str | None:
-    """Return the number of the version that metadata names."""
+    """Return the version number in metadata."""
     found = ((metadata or {}).get("properties") or {}).get(VERSION)
     return found if isinstance(found, str) else None
 

@@ -1,6 +1,6 @@
-"""The decisions of the leader on requests: functions of the state and the request, which return records and change nothing.
+"""The leader's decisions on requests are functions of the state and the request. They return records and change nothing.
 
-They run with a state that has all records of the topic. Between a decision and its append the leader awaits nothing else.
+They run when the state has all records of the topic. The leader awaits nothing between a decision and its append.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LEVELS = ("NONE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
 READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 IMPORTING = ("IMPORT", "FORWARD")
-#: The id of a request that asks for none.
+#: The id of a request that names none.
 NO_ID = -1
 REFERENCES_MAX = 1_000
-#: The fields of the body of PUT /config: the name in the request, and the name in the record and the answer.
+#: The fields in the body of PUT /config: the name in the request, and the name in the record and the response.
 CONFIG_FIELDS = {
     "compatibility": "compatibilityLevel",
     **{
@@ -40,7 +40,7 @@ CONFIG_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A schema in a request: of a registration, a lookup or a check. `version` 0 and `id` -1: none is asked for."""
+    """A schema in a request: a registration, a lookup or a check. With `version` 0 or `id` -1 the request names none."""
 
     text: str
     kind: str
@@ -50,7 +50,7 @@ class Asked:
     metadata: Mapping[str, Any] | None = None
     rules: Mapping[str, Any] | None = None
 
-    #: The digest as `schema_records.Version` has it.
+    #: The digest, computed as that of `schema_records.Version`.
     md5: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,10 +59,12 @@ class Asked:
 
 
 def asked_from(body: object, *, is_new: bool = False) -> Asked:
-    """Return the schema of a request's JSON. A version that is registered may leave out its text: then it has that of the one before.
+    """Return the schema in a request's JSON.
+
+    A registration may leave out the text: then the version gets the text of the one before.
 
     Raises:
-        RegistryError: it is none.
+        RegistryError: the JSON is no schema.
     """
     if not isinstance(body, dict):
         raise RegistryError("body", "it is no object")
@@ -118,10 +120,10 @@ def check_writable(state: RegistryState, subject: str) -> None:
 
 
 def check_mode(state: RegistryState, subject: str, asked: Asked) -> None:
-    """Check that the mode of the subject allows a registration: with an id only to import.
+    """Check that the mode of the subject allows a registration. One with an id is allowed only in an import mode.
 
     Raises:
-        RegistryError: it does not.
+        RegistryError: the mode does not allow it.
     """
     check_writable(state, subject)
     place = f"Subject {subject} in context {context_of(subject)}"
@@ -136,8 +138,8 @@ def check_mode(state: RegistryState, subject: str, asked: Asked) -> None:
 def populated(state: RegistryState, subject: str, asked: Asked) -> Asked:
     """Return a schema with the metadata and rules that it gets as a new version, as in Confluent's registry.
 
-    They are the request's, or those of the version before; the subject's configuration has defaults for them, and what overrides them. A
-    request without a text has that of the version before.
+    They are the request's, or those of the version before. The subject's configuration has defaults for them, and overrides. A
+    request without a text gets the text of the version before.
 
     Raises:
         RegistryError: there is no text, and no version before.
@@ -164,7 +166,7 @@ def populated(state: RegistryState, subject: str, asked: Asked) -> Asked:
 
 
 def numbered(state: RegistryState, subject: str, asked: Asked) -> Asked:
-    """Return a schema whose metadata names its version with that version: the one that has it already, or a new one."""
+    """Return a schema whose metadata names a version, with that version: the one that has the schema already, or a new one."""
     if contracts.version_in(asked.metadata) is None:
         return asked
 
@@ -180,7 +182,7 @@ def numbered(state: RegistryState, subject: str, asked: Asked) -> Asked:
 
 
 def find(state: RegistryState, subject: str, asked: Asked, *, deleted: bool = False) -> Version | None:
-    """Return the version of the subject that has this schema, the latest first."""
+    """Return the version of the subject that has this schema. If there are several, return the latest."""
     for version in reversed(state.versions(subject, deleted=deleted)):
         if version.kind == asked.kind and version.md5 == asked.md5 and asked.id in (-1, version.id):
             return version
@@ -188,10 +190,10 @@ def find(state: RegistryState, subject: str, asked: Asked, *, deleted: bool = Fa
 
 
 def register(state: RegistryState, subject: str, asked: Asked) -> tuple[Version, list[Record]]:
-    """Return the version of a schema, whose text is canonical by now, and the records that make it: none if it is there.
+    """Return the version of a schema, whose text is canonical already, and the records that create it; no records if it exists.
 
     Raises:
-        RegistryError: the id or the version belongs to another schema.
+        RegistryError: the id or the version already belongs to another schema.
     """
     check_mode(state, subject, asked)
     if asked.version == 0 and (found := find(state, subject, asked)) is not None:
@@ -220,7 +222,7 @@ def register(state: RegistryState, subject: str, asked: Asked) -> tuple[Version,
         asked.rules,
     )
     rows = [] if context == DEFAULT_CONTEXT or context in state.contexts else [schema_records.context_record(context)]
-    # A softly deleted version of the same schema gives way, unless others refer to it.
+    # A softly deleted version of the same schema is replaced, unless others refer to it.
     rows += [
         schema_records.deleted_for_good(old)
         for old in all_versions
@@ -241,8 +243,8 @@ def _next_id(state: RegistryState, context: str) -> int:
 
 
 def delete_version(state: RegistryState, subject: str, number: int, *, permanent: bool) -> tuple[int, list[Record]]:
-    """Return the number of the version that is deleted, and the record."""
-    version = state.version(subject, number, deleted=number != LATEST)  # the latest one is never one that is deleted
+    """Return the number of the deleted version, and the record."""
+    version = state.version(subject, number, deleted=number != LATEST)  # the latest version is never a deleted one
     if version is None:
         raise (
             RegistryError("version", number)
@@ -259,7 +261,7 @@ def delete_version(state: RegistryState, subject: str, number: int, *, permanent
 
 
 def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> tuple[list[int], list[Record]]:
-    """Return the numbers of the versions that are deleted, and the records."""
+    """Return the numbers of the deleted versions, and the records."""
     check_writable(state, subject)
     rows, live = state.versions(subject, deleted=True), state.versions(subject)
     if not rows:
@@ -280,7 +282,10 @@ def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> tu
 
 
 def _for_good(state: RegistryState, versions: Iterable[Version]) -> list[Record]:
-    """Return the records that delete versions for good: before them the ids that were given, which are not to be given again."""
+    """Return the records that delete versions permanently.
+
+    Before them is a record of the ids in use, which must not be given out again.
+    """
     made = list(map(schema_records.deleted_for_good, versions))
     return [schema_records.noop_record(state.greatest_ids()), *made] if made else []
 
@@ -296,7 +301,7 @@ def _check_referrers(state: RegistryState, version: Version, *, deleted: bool, b
 
 
 def set_config(state: RegistryState, subject: str, body: object) -> tuple[dict[str, Any], list[Record]]:
-    """Return the request's part of the configuration, as it is answered, and the record."""
+    """Return the part of the configuration in the request, as the response has it, and the record."""
     if not isinstance(body, dict):
         raise RegistryError("body", "it is no object")
     check_writable(state, subject)
@@ -345,7 +350,7 @@ def set_mode(state: RegistryState, subject: str, body: object, *, force: bool) -
 
 
 def delete_mode(state: RegistryState, subject: str) -> tuple[dict[str, str], list[Record]]:
-    """Return the mode that was set, of all subjects READWRITE if none was, and the record."""
+    """Return the mode that was set (READWRITE if the one for all subjects was not set), and the record."""
     if subject not in state.modes and subject != GLOBAL:
         raise RegistryError("mode", subject)
     return {"mode": state.modes.get(subject, DEFAULT_MODE)}, [schema_records.subject_record("MODE", subject, None)]

@@ -1,10 +1,11 @@
-"""Decodes values in the wire format of registries: a magic byte, the id of a schema, and the value's bytes in Avro, JSON or Protobuf.
+"""A decoder of values in the wire format of registries: a magic byte, the id of a schema, and the value's bytes in Avro, JSON
+or Protobuf.
 
     0x00  int32 id    payload          Confluent's format; Protobuf's payload begins with the indexes of its message
     0x01  16 bytes    payload          the same with the GUID of the schema, of newer serializers in a header of the record
 
-A producer chooses the bytes of a record, and the schema too. So the bytes are decoded in a process of its own, whose time and
-memory are bounded; a value that takes more is not decoded, and the ones after it are.
+A producer chooses the bytes of a record, and the schema too. So the bytes are decoded in a separate process with bounded time
+and memory. A value that takes more is not decoded, and the values after it are.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ MAGIC_ID = 0
 ID_BYTES = 5
 GUID_BYTES = 17
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
-#: What one value, or one schema, may take in the process.
+#: The time limits of one value, and of one schema, in the process.
 VALUE_S_MAX = 5.0
-#: A value whose JSON has more characters is not decoded. Kafka's records are at most 1 MiB by default.
+#: A value with more characters as JSON is not decoded. Kafka's records are at most 1 MiB by default.
 CHARS_MAX = 64 * 1024 * 1024
-#: Questions that processes are at work on at one time.
+#: The most questions that processes work on at the same time.
 PROCESSES = 2
-#: The values, and their bytes, that one question to a process has at most.
+#: One question to a process has at most this many values, and this many bytes of values.
 VALUES_MAX = 4_000
 BYTES_MAX = 4 * 1024 * 1024
-#: Schemas that a process keeps.
+#: A process keeps this many schemas.
 SCHEMAS_MAX = 1_024
-#: The error code for a schema that the registry does not have, and the lowest error code of the registry's own failures.
+#: The error code for a schema that the registry does not have, and the lowest error code for failures of the registry itself.
 NO_SUCH_THING, OWN_FAILURE = 40400, 50000
 
 
@@ -50,7 +51,10 @@ class Encoded(NamedTuple):
 
 
 class DecodedRecord(NamedTuple):
-    """A record with JSON in place of a key and a value in the wire format, and why one was not decoded and has its bytes."""
+    """A record with JSON in place of a key and a value in the wire format.
+
+    `reasons` say why one was not decoded and keeps its bytes.
+    """
 
     record: Record
     reasons: list[str]
@@ -62,7 +66,7 @@ class _Value(NamedTuple):
     payload: bytes
 
 
-#: The outcome of a value; None if it is not in the wire format.
+#: The result of a value; None if it is not in the wire format.
 Answer = DecodedValue | DecodeFailed | None
 
 
@@ -72,14 +76,14 @@ class Decoder:
     def __init__(
         self, client: RegistryClient, *, value_s: float = VALUE_S_MAX, chars_max: int = CHARS_MAX, cut: bool = False
     ) -> None:
-        """With `cut` a longer JSON is cut after `chars_max` characters; without, it is a failure."""
+        """With `cut` a longer JSON is cut after `chars_max` characters; without it, that is a failure."""
         self.client = client
         self._chars_max = chars_max
         self._cut = cut
         self._processes = GuardedProcesses(values.__name__, value_s)
         self._slots = asyncio.Semaphore(PROCESSES)
         self._guids: dict[bytes, int] = {}
-        #: Schemas that have ended a process, and why.
+        #: The schemas that have crashed a process, with the reason.
         self._unusable: dict[int, str] = {}
 
     async def close(self) -> None:
@@ -88,11 +92,11 @@ class Decoder:
     async def decode(
         self, data: bytes | None, headers: RecordHeaders = (), *, is_key: bool = False
     ) -> DecodedValue | None:
-        """Decode the key or value of a record; None if it is not in the wire format.
+        """Decode the key or value of a record. Return None if it is not in the wire format.
 
         Raises:
-            DecodeFailed: it has the format, but not its schema's bytes, or there is no such schema.
-            RegistryFailed: the registry does not answer.
+            DecodeFailed: it has the format, but its bytes do not fit the schema, or there is no such schema. RegistryFailed:
+            the registry does not answer.
         """
         (answer,) = [each async for some in self.decode_all([Encoded(data, headers, is_key)]) for each in some]
         if isinstance(answer, DecodeFailed):
@@ -100,7 +104,7 @@ class Decoder:
         return answer
 
     async def decode_all(self, encoded: Iterable[Encoded]) -> AsyncGenerator[Sequence[Answer], None]:
-        """Give out an answer for each value, in their order, as many at a time as a process has said at once.
+        """Yield a result for each value, in order. A list has as many results as a process has sent at once.
 
         Raises:
             RegistryFailed: the registry does not answer, or no process can be started.
@@ -129,7 +133,7 @@ class Decoder:
                 yield some
 
     async def records(self, records: Sequence[Record]) -> AsyncGenerator[list[DecodedRecord], None]:
-        """Give out the records in their order, some at a time.
+        """Yield the records in order, in lists.
 
         Raises:
             RegistryFailed: as `decode_all`.
@@ -140,7 +144,7 @@ class Decoder:
         answers: list[Answer] = []
         left = iter(records)
         async with aclosing(self.decode_all(wanted)) as found:
-            # The answers are read to their end: a process is kept if it was left after all its answers.
+            # The results are read to their end: a process can only be used again after all its answers were read.
             async for some in found:
                 answers += some
                 pairs = iter(answers)
@@ -151,7 +155,7 @@ class Decoder:
     # -- Schemas
 
     async def _schema(self, name: int | bytes) -> tuple[int, Schema] | DecodeFailed:
-        """Return the schema of an id or a GUID with its id, or why values cannot have it."""
+        """Return the schema of an id or a GUID with its id, or why its values cannot be decoded."""
         try:
             schema_id = name if isinstance(name, int) else await self._id_of(name)
             return schema_id, await asyncio.to_thread(self.client.schema, schema_id)
@@ -193,7 +197,7 @@ class Decoder:
         yield [each for each in batch[at:] if not isinstance(each, _Value)]
 
     async def _decoded(self, batch: Sequence[_Value]) -> AsyncGenerator[list[DecodedValue | DecodeFailed], None]:
-        """Give out the answers of processes. One that ends has said all before the value that it ended at."""
+        """Yield the answers of processes. A process that dies has answered for all values before the one that killed it."""
         at, step = 0, len(batch)
         while at < len(batch):
             if (known := self._unusable.get(batch[at].schema_id)) is not None:
@@ -222,20 +226,23 @@ class Decoder:
                         while len(self._unusable) > SCHEMAS_MAX:
                             del self._unusable[next(iter(self._unusable))]
                     elif end - at > 1:
-                        step = 1  # it has not said all that it had done: one by one, until a question is answered
+                        # it had not sent all its answers: send values one by one, until a question is answered
+                        step = 1
                     else:
                         yield [DecodeFailed(f"the bytes are no value of schema {batch[at].schema_id}: {fault}")]
                         at += 1
 
     def _end(self, batch: Sequence[_Value], at: int, step: int) -> int:
-        """Return the end of a question from `at` on: before a schema that would end its process too, and after `step` values at most."""
+        """Return the end of a question that begins at `at`: after at most `step` values, and before the next schema that has
+        crashed a process.
+        """
         end = min(len(batch), at + step)
         if not self._unusable:
             return end
         return next((number for number in range(at, end) if batch[number].schema_id in self._unusable), end)
 
     async def _ask(self, process: GuardedProcess, batch: Sequence[_Value]) -> list[int]:
-        """Ask a process for these values. Return the schemas that are new to it, for each of which it answers first."""
+        """Send these values to a process. Return the schemas that are new to it: it first answers for each of these."""
         wanted = {each.schema_id: each.schema for each in batch}
         forget = len(process.known | wanted.keys()) > SCHEMAS_MAX
         if forget:
@@ -265,7 +272,7 @@ def names_schema(encoded: Encoded) -> bool:
 
 
 def _named(data: bytes, headers: RecordHeaders, is_key: bool) -> tuple[int | bytes, bytes] | None:
-    """Return the id or the GUID of the schema of a key or value, and the payload; None if it is not in the wire format."""
+    """Return the id or the GUID of the schema of a key or value, and the payload; None if the bytes are not in the wire format."""
     if headers and (header := dict(headers).get(KEY_HEADER if is_key else VALUE_HEADER)) is not None:
         if header[:1] == b"\0" and len(header) == ID_BYTES:
             return int.from_bytes(header[1:], "big"), data
@@ -291,7 +298,7 @@ def _answer(value: _Value, answer: bytes) -> DecodedValue | DecodeFailed:
 
 
 def _of_the_value(fault: RegistryFailed) -> DecodeFailed:
-    """Return the failure of one value if the registry has answered that it has no such schema.
+    """Return the failure of one value if the registry has responded that it has no such schema.
 
     Raises:
         RegistryFailed: no value can be decoded.

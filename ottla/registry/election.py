@@ -1,8 +1,9 @@
-"""The leader among the instances, by Kafka's group protocol as Confluent's registry elects it: type `sr`, protocol `v0`.
+"""The election of the leader among the instances, by Kafka's group protocol as in Confluent's registry: type `sr`, protocol
+`v0`.
 
-Each member's metadata is its identity in JSON. The member that the coordinator lets assign gives all of them the same assignment:
-the eligible instance with the smallest URL, unless there is a leader already, which stays. Instances of both registries can be in
-one group.
+Each member's metadata is its identity in JSON. The member that the coordinator chooses to assign gives all members the same
+assignment: the eligible instance with the smallest URL leads, unless there is a leader already. Instances of both registries
+can be in one group.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ logger = logging.getLogger(__name__)
 SESSION_MS = 10_000
 HEARTBEAT_MS = 3_000
 REBALANCE_MS_MAX = 30_000
-#: The heartbeats within a short session: two of them may be lost.
+#: The number of heartbeats within a short session: two of them may be lost.
 HEARTBEATS_A_SESSION = 3
 VERSION = 1
 RETRY_S = 0.5
-#: Answers to a first join that a coordinator would only repeat: settings of the instance that the cluster does not take.
+#: With these errors of a first join another attempt is useless: the cluster does not accept the instance's settings.
 FINAL = (
     ErrorCode.INVALID_SESSION_TIMEOUT,
     ErrorCode.INVALID_GROUP_ID,
@@ -46,14 +47,14 @@ FINAL = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An instance as others reach it."""
+    """An instance, by the address at which others reach it."""
 
     scheme: str
     host: str
     port: int
     eligible: bool = True
     leads: bool = False
-    #: The proof of the other fields, which only an instance with the members' secret can make.
+    #: A proof of the other fields. Only an instance with the members' secret can make it.
     proof: str = ""
 
     @property
@@ -83,7 +84,7 @@ def identity_from(data: bytes | Mapping[str, Any]) -> Identity:
     """Return the identity of a member's metadata.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the metadata has no identity.
     """
     try:
         row = json.loads(data) if isinstance(data, bytes | bytearray | memoryview) else data
@@ -95,10 +96,12 @@ def identity_from(data: bytes | Mapping[str, Any]) -> Identity:
 
 
 def assign(members: Mapping[str, Identity], secret: Members | None = None) -> dict[str, Any]:
-    """Return the assignment that all members get: who leads. With a secret only those who have it can lead.
+    """Return the assignment for all members, which names the leader.
 
-    A leader stays while it is in the group. Two instances with one address are said by the one that does not lead, and are no error
-    for the others.
+    With a secret only instances that know it can lead.
+
+    A leader stays the leader while it is in the group. If two instances have the same address, the one that does not lead
+    reports it; for the others it is no error.
     """
     known = {name: each for name, each in members.items() if each.eligible and each == each.proven(secret)}
     leading = sorted((each.url, name) for name, each in known.items() if each.leads)
@@ -111,7 +114,7 @@ def assign(members: Mapping[str, Identity], secret: Members | None = None) -> di
 
 
 def assigned_from(data: bytes, secret: Members | None = None) -> tuple[str | None, Identity | None]:
-    """Return the member id and the identity of the leader that an assignment names.
+    """Return the member id and the identity of the leader in an assignment.
 
     Raises:
         ValueError: the leader does not know the members' secret, or it is no assignment.
@@ -131,7 +134,7 @@ def assigned_from(data: bytes, secret: Members | None = None) -> tuple[str | Non
 
 
 class RegistryElection:
-    """A member of the group. `on_leader(identity, is_self)` is awaited for each generation, with None while there is no leader."""
+    """A member of the group. `on_leader(identity, is_self)` is awaited for each generation, with None if there is no leader."""
 
     def __init__(
         self,
@@ -143,10 +146,10 @@ class RegistryElection:
         session_ms: int = SESSION_MS,
         secret: Members | None = None,
     ) -> None:
-        """Take the time after which the others no longer wait for a member that is silent.
+        """Take the time after which the others no longer wait for a silent member.
 
-        `displaced` is set when another instance has shut this one out: one that led in an earlier generation, and was slow. Without a new
-        generation the group would name this instance, and none would lead.
+        `displaced` is set when another instance has fenced this one: an instance that led in an earlier generation, and was
+        slow. Without a new generation the group would go on naming this instance, and none would lead.
         """
         protocol = GroupProtocol("sr", "v0", session_ms, REBALANCE_MS_MAX)
         self._session_ms = session_ms
@@ -159,10 +162,10 @@ class RegistryElection:
         self._has_joined = False
 
     async def run(self) -> None:
-        """Take part for ever. Without a coordinator there is no leader, and it is tried again.
+        """Take part in the group for ever. Without a coordinator there is no leader, and the join is repeated.
 
         Raises:
-            Failure: the cluster does not take this instance's settings, before it was in any generation (FINAL).
+            Failure: the cluster rejects this instance's settings (FINAL) before it was in any generation.
         """
         while True:
             try:
@@ -192,7 +195,7 @@ class RegistryElection:
         try:
             member, leader = assigned_from(assignment, self._secret)
         except ValueError as fault:
-            # The leader before it goes on: an assignment that any member of the group can make displaces no leader.
+            # The former leader stays: any member of the group can make such an assignment, so it must not replace a leader.
             logger.warning("the election of the leader: %s", fault)
         else:
             if leader is not None and leader.url == self._identity.url and member != self._member.id:

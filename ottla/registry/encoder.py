@@ -1,7 +1,7 @@
-"""Encodes JSON by the schemas of a registry, into the wire format of its serializers: 0x00, the id of the schema as int32, and the bytes in
-Avro, JSON or Protobuf. It is the inverse of `decoder.py`.
+"""An encoder of JSON by the schemas of a registry, into the wire format of its serializers: 0x00, the id of the schema as
+int32, and the bytes in Avro, JSON or Protobuf.
 
-A registry chooses the schema and a user the value, so this work too is done in a process of its own, whose time and memory are bounded.
+A registry chooses the schema and a user the value, so this too is done in a separate process with bounded time and memory.
 
     a question of the process:    JSON {"text", "kind", "dependencies", "message"}, and the JSON of the value
     its answer:                   "+" and the bytes after the id, or "-" and the reason
@@ -38,7 +38,9 @@ class Encoder:
         await self._processes.close()
 
     async def encode(self, schema_id: int, schema: Schema, text: str, message: str = "") -> bytes:
-        """Return the bytes of a value that is given as JSON. `message` is the full name of a message of Protobuf, the first by default.
+        """Return the bytes of a value that is given as JSON.
+
+        `message` is the full name of a message of Protobuf; by default it is the first one.
 
         Raises:
             EncodeFailed: the text is no JSON or no value of the schema, or it takes too long.
@@ -83,10 +85,10 @@ def encoded(schema: Schema, text: str, message: str) -> bytes:
 
 
 def read_json(text: str, **options: Any) -> Any:
-    """Return what a text of JSON means.
+    """Return the value of a JSON text.
 
     Raises:
-        EncodeFailed: it is none.
+        EncodeFailed: the text is no JSON.
     """
 
     def reject(word: str) -> NoReturn:
@@ -128,7 +130,10 @@ def _json(schema: Schema, text: str) -> bytes:
 
 
 def _references(dependencies: Mapping[str, str]) -> Any:
-    """Return what finds the schemas that $refs name: those that were registered, and the drafts. Nothing is loaded from elsewhere."""
+    """Return the schemas to which $refs may refer: those that were registered, and the drafts.
+
+    Nothing is loaded from elsewhere.
+    """
     from jsonschema_specifications import REGISTRY
     from referencing import Registry, Resource
     from referencing.exceptions import NoSuchResource
@@ -138,7 +143,7 @@ def _references(dependencies: Mapping[str, str]) -> Any:
 
     def retrieve(uri: str) -> Any:
         for name, resource in known.items():
-            if uri == name or uri.endswith(f"/{name}"):  # it is resolved against the $id of the schema that names it
+            if uri == name or uri.endswith(f"/{name}"):  # it is resolved against the $id of the schema that contains it
                 return resource
         try:
             return REGISTRY[uri]
@@ -168,7 +173,9 @@ def _protobuf(schema: Schema, text: str, message: str) -> bytes:
 
 
 def written_indexes(indexes: list[int]) -> bytes:
-    """Return the place of a message in its file as serializers write it: zigzag numbers, and one byte for the first message."""
+    """Return the position of a message in its file as serializers write it: zigzag numbers, and a single byte for the first
+    message.
+    """
     if indexes == [0]:
         return b"\0"
     return b"".join(map(_zigzag, (len(indexes), *indexes)))
@@ -192,7 +199,7 @@ def answers(parts: list[bytes]) -> Iterator[bytes | None]:
         yield GOOD + encoded(schema, text, question["message"])
     except EncodeFailed as fault:
         yield BAD + reason_of(fault)
-    except Exception as fault:  # of three libraries, each with its own
+    except Exception as fault:  # errors of three libraries, each with its own classes
         yield BAD + b"the value cannot be encoded by its schema: " + reason_of(fault)
 
 

@@ -1,4 +1,4 @@
-"""Errors of the registry: Confluent's codes and sentences, by which its clients recognize them."""
+"""Errors of the registry. They have Confluent's codes and messages, by which its clients recognize them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class _Row(NamedTuple):
     text: str
 
 
-#: Error codes of five digits begin with the HTTP status.
+#: Error codes with five digits begin with the HTTP status.
 ERRORS = {
     "subject": _Row(40401, "Subject '{}' not found."),
     "version": _Row(40402, "Version {} not found."),
@@ -63,7 +63,7 @@ ERRORS = {
 
 
 class RegistryError(Exception):
-    """A request is answered with an error. `code` is Confluent's error code, and begins with the HTTP status."""
+    """The response to a request is an error. `code` is Confluent's error code, which begins with the HTTP status."""
 
     def __init__(self, name: str, *values: object) -> None:
         row = ERRORS[name]

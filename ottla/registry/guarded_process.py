@@ -1,12 +1,15 @@
-"""Processes for work on bytes of others: the time and the memory of each are bounded, and one that needs more is ended.
+"""Processes that work on bytes from others.
+
+The time and the memory of each are bounded, and a process that needs more is killed.
 
     question    parts, each u32 length, bytes, and a length of 0 after the last one      to its standard input
     answer      u32 length, bytes                                                        from its standard output
 
-How many answers a question has is agreed on by its two sides.
+The two sides agree on the number of answers to a question.
 
-A library of C can make a billion objects of ten bytes, or recurse until the process dies; no exception is raised then, and no
-limit of the event loop is looked at. Here such bytes cost one process, and its end says which bytes it was at.
+A C library can make a billion objects of ten bytes, or recurse until the process dies. Then no exception is raised, and no time
+limit of the event loop has an effect. Here such bytes only kill one process, and the answers before show which bytes it was
+working on.
 """
 
 from __future__ import annotations
@@ -20,25 +23,26 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 
 START_S_MAX = 30.0
-#: What a process may allocate.
+#: The memory that a process may allocate.
 MEMORY_BYTES_MAX = 1 << 30
-#: A process whose owner has died ends itself this much later than the owner would have ended it.
+#: If the owner of a process has died, the process ends itself this much later than the owner would have killed it.
 ORPHAN_S = 1.0
-#: Answers are written at this interval. If the process ends, its owner lacks those of the last interval, and asks again.
+#: Answers are written at this interval. If the process dies, its owner lacks those of the last interval, and repeats their
+#: questions.
 SAID_AFTER_S = 0.005
 LENGTH_BYTES = 4
 _READ_AHEAD_BYTES = 1 << 20
 
 
 class ProcessEnded(Exception):
-    """The process took longer than it may, or has ended; the text says which, for the user."""
+    """The process took too long, or has ended. The text says which, for the user."""
 
 
 # -- In the owner --------------------------------------------------------------------------------------------------------
 
 
 class GuardedProcess:
-    """One process, which takes one question at a time."""
+    """One process. It takes one question at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -46,7 +50,7 @@ class GuardedProcess:
         self._input, self._output = process.stdin, process.stdout
         self._received = bytearray()
         self._answers: deque[bytes] = deque()
-        #: What the owner has sent it, by keys of the owner's: a schema is sent once.
+        #: What the owner has sent to it already, by the owner's keys: a schema is sent once.
         self.known: set[int] = set()
 
     @property
@@ -54,10 +58,10 @@ class GuardedProcess:
         return self._process.returncode is None
 
     async def ask(self, parts: Iterable[bytes], limit_s: float) -> None:
-        """Send one question, whose parts are not empty. Other tasks have their turn between two parts.
+        """Send one question, whose parts are not empty. Between two parts other tasks can run.
 
         Raises:
-            ProcessEnded: the process does not take it within `limit_s`. If it has ended, `receive` says so.
+            ProcessEnded: the process does not read it within `limit_s`. If the process has ended, `receive` reports it.
         """
         try:
             async with asyncio.timeout(limit_s):
@@ -74,14 +78,15 @@ class GuardedProcess:
         """Return the next answer.
 
         Raises:
-            ProcessEnded: there is none within `limit_s`, or the process has ended. It cannot be asked again.
+            ProcessEnded: there is none within `limit_s`, or the process has ended. The process cannot be used again.
         """
         if not self._answers:
             await self._wait(limit_s)
         return self._answers.popleft()
 
     async def receive_some(self, limit_s: float) -> list[bytes]:
-        """Return the next answer, and those that came with it: a task that waits for each of 50,000 answers takes a second for that.
+        """Return the next answer, together with those that have arrived with it: waiting for each of 50,000 answers would take
+        a second.
 
         Raises:
             ProcessEnded: as `receive`.
@@ -110,7 +115,7 @@ class GuardedProcess:
             raise ProcessEnded(f"it takes too much memory, or is nested too deeply ({_name_of(code)})") from None
 
     def _take_whole(self) -> bool:
-        """Take the answers that have come whole; return whether there are any."""
+        """Take the complete answers that have arrived. Return whether there are any."""
         at, received = 0, self._received
         while at + LENGTH_BYTES <= len(received):
             begin = at + LENGTH_BYTES
@@ -129,7 +134,7 @@ class GuardedProcess:
 
 
 class GuardedProcesses:
-    """Processes of one module, which are started when they are needed and kept for the next question."""
+    """Processes of one module. They are started when they are needed, and kept for later questions."""
 
     def __init__(self, module: str, answer_s: float, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
         """Take the name of a module that calls `serve` when it is run. One answer may take `answer_s`."""
@@ -139,7 +144,9 @@ class GuardedProcesses:
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[GuardedProcess]:
-        """Yield a process for one question. It is kept if the block ends well, and ended otherwise: a question may be half answered.
+        """Yield a process for one question.
+
+        It is kept only if the block ends without an exception, because otherwise a question may be half answered.
 
         Raises:
             ProcessEnded: it has not started.
@@ -188,14 +195,16 @@ def _name_of(code: int) -> str:
 
 
 def serve(answers_to: Callable[[list[bytes]], Iterable[bytes | None]]) -> None:
-    """Answer questions from standard input until it ends. `answers_to` gets the parts of one; a None of it sends the answers so far at once.
+    """Answer questions from standard input until it ends.
+
+    `answers_to` gets the parts of a question and yields its answers; a None sends the answers so far at once.
 
     The limits of time and memory are the arguments of the process.
     """
     answer_s, memory_bytes_max = float(sys.argv[1]), int(sys.argv[2])
     _limit(memory_bytes_max)
     answers = sys.stdout.buffer
-    # What libraries print must not come between the answers.
+    # Output of libraries must not come between the answers.
     sys.stdout = sys.stderr
 
     said_s = 0.0
@@ -204,7 +213,7 @@ def serve(answers_to: Callable[[list[bytes]], Iterable[bytes | None]]) -> None:
         nonlocal said_s
         answers.write(len(answer).to_bytes(LENGTH_BYTES, "big"))
         answers.write(answer)
-        # An owner that wakes up for each of 10,000 answers takes as long for that as the answers take.
+        # If the owner woke up for each of 10,000 answers, that would take as long as the answers themselves.
         if time.monotonic() - said_s > SAID_AFTER_S:
             answers.flush()
             said_s = time.monotonic()
@@ -212,7 +221,7 @@ def serve(answers_to: Callable[[list[bytes]], Iterable[bytes | None]]) -> None:
     say(b"")
     answers.flush()
     while parts := _question():
-        # The timer's signal ends the process also in the middle of a function of C.
+        # The timer's signal also ends the process in the middle of a C function.
         signal.setitimer(signal.ITIMER_REAL, answer_s)
         for answer in answers_to(parts):
             if answer is None:
@@ -238,6 +247,6 @@ def _limit(memory_bytes_max: int) -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes_max, memory_bytes_max))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Where memory is short, the kernel is to end this process and not its owner.
+    # If memory is short, the kernel should kill this process and not its owner.
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")

@@ -1,20 +1,21 @@
-"""The topic `_schemas` as a log: one partition that is read from its beginning for ever, and appended to by the leader.
+"""The topic `_schemas` as a log: one partition, which all instances read from its beginning, and to which the leader appends.
 
-Two leaders at once cannot both write. A new leader takes the producer epoch of a transactional id that all instances share, and
-writes a NOOP with it; from then on the partition's broker rejects batches of the leader before it (INVALID_PRODUCER_EPOCH). After
-the NOOP is read back, the leader's state has all that was ever acknowledged. No transaction is opened: the records are plain ones,
-which other registries read.
+Two leaders cannot both write at the same time. A new leader takes the next producer epoch of a transactional id that all
+instances share, and writes a NOOP with it. From then on the partition's broker rejects batches of the former leader
+(INVALID_PRODUCER_EPOCH). Once the NOOP has been read back, the leader's state has all records that were ever acknowledged. No
+transaction is opened: the records are plain ones, which other registries can read.
 
-The topic may be deleted and created again under running instances. Offsets, ids and versions of the deleted one then mean nothing:
-the state begins again with the new topic's first record, the leader takes the lead once more before it writes, because the new
-partition knows no producer epoch, and what was decided for the deleted topic is not written to the new one.
+The topic may be deleted and created again under running instances. Offsets, ids and versions of the deleted one then mean
+nothing: the state begins again with the new topic's first record. Before the leader writes, it takes the next producer epoch
+again, because the new partition knows none. Records that were decided for the deleted topic are not written to the new one.
 
-An unclean leader election cuts the log within one topic: records that were read are gone, and others may have their offsets by the time
-the next read comes. Whenever the partition has a leader of another epoch, it is asked where the epoch of the last record ends
-(OffsetForLeaderEpoch, KIP-320). If that is before what was read, the state begins again, as with a new topic.
+An unclean leader election may cut the log of a topic: records that were read are gone, and at the next read others may have
+their offsets. Whenever the partition has another leader epoch, its leader is asked where the epoch of the last record ends
+(OffsetForLeaderEpoch, KIP-320). If that is before the position, the state begins again, as with a new topic.
 
-A record that cannot be parsed is passed over, as Confluent's registry does (`RegistryState.replay`). A batch that cannot be read, because its CRC
-is wrong, may hold schemas whose ids would be given out again: the state stays as it is before the batch, and nothing is written.
+A record that cannot be parsed is skipped, as in Confluent's registry (`RegistryState.replay`). A batch that cannot be read,
+because its CRC is wrong, may have schemas whose ids would be given out again: the state stays as it was before the batch, and
+nothing is written.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ PARTITION = 0
 REPLICAS_MAX = 3
 RETRY_S = 1.0
 SYNC_S_MAX = 30.0
-#: How long a topic that was just created may be unknown to the broker that is asked, and how often it is asked.
+#: A broker may not know a new topic for so long, and is asked so often.
 CREATE_MS_MAX, LOOK_AGAIN_S = 30_000, 0.1
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class LeadershipLost(Exception):
-    """Another instance is the leader by now."""
+    """Another instance is the leader now."""
 
 
 class LogPlace(NamedTuple):
-    """An offset of the topic that has the id."""
+    """An offset in the topic with this id."""
 
     topic_id: bytes
     offset: int
@@ -66,7 +67,7 @@ class LogPlace(NamedTuple):
 
 
 def place_from(text: str) -> LogPlace | None:
-    """Return the place of a text, None for a text that is none."""
+    """Return the place in a text, or None if the text is no place."""
     topic_id, _, offset = text.partition(":")
     try:
         return LogPlace(uuid_from_str(topic_id), int(offset))
@@ -75,13 +76,16 @@ def place_from(text: str) -> LogPlace | None:
 
 
 class Cut(ClusterError):
-    """The log has lost records that were read."""
+    """The log has lost records that were read before."""
 
 
 class _Reader(Consumer):
-    """Reads the partition from a place on, and knows of which topic its position is, and in which leader epoch it was confirmed."""
+    """Reads the partition from a place on.
 
-    #: What was read is in the log of this leader epoch of the topic.
+    It knows the topic id of its position, and the leader epoch that has confirmed the position.
+    """
+
+    #: The leader epoch with which the position was last confirmed.
     confirmed = (b"", -1)
 
     def begin(self, topic: str, place: LogPlace) -> None:
@@ -95,10 +99,10 @@ class _Reader(Consumer):
         return LogPlace(self._ids[at], offset)
 
     async def _settle(self) -> None:
-        """Before the next Fetch, confirm what was read with a leader of another epoch.
+        """Before the next Fetch, confirm the position with the leader if its epoch is another one.
 
         Raises:
-            Cut: it is not there any more.
+            Cut: the log no longer has the records before the position.
         """
         await super()._settle()
         ((at, offset),) = self.positions.items()
@@ -128,12 +132,15 @@ class _Reader(Consumer):
 
 
 class SchemaLog:
-    """The topic, replayed into `state`. Reads and writes have connections of their own: a read that waits delays no write."""
+    """The topic, replayed into `state`.
+
+    Reads and writes have separate connections, so that a waiting read does not delay a write.
+    """
 
     def __init__(self, reading: ClusterClient, writing: ClusterClient, topic: str, fence: str) -> None:
         self.topic = topic
         self.state = RegistryState()
-        #: The state has the records before it.
+        #: The state has the records before this offset.
         self.place = LogPlace(b"", 0)
         self._former: set[bytes] = set()
         self._reading = reading
@@ -142,9 +149,9 @@ class SchemaLog:
         self._reader = _Reader(reading, {})
         self._producer: ClusterProducer | None = None
         self._moved = asyncio.Condition()
-        #: Why the next batch cannot be read.
+        #: The reason why the next batch cannot be read.
         self._fault: KafkaError | None = None
-        #: How often the state began again, because the log was cut.
+        #: How often the state has begun again because the log was cut.
         self._cuts = 0
 
     @property
@@ -152,10 +159,10 @@ class SchemaLog:
         return self._reading.id or ""
 
     async def start(self) -> None:
-        """Create the topic if it is not there, and read what it holds.
+        """Create the topic if it does not exist, and read its records.
 
         Raises:
-            Failure: it cannot be had or read, or it has more than one partition.
+            Failure: the topic cannot be created or read, or it has more than one partition.
             TimeoutError: nothing has been read for the command's time limit.
         """
         await self._create()
@@ -170,11 +177,11 @@ class SchemaLog:
                         await self._read()
                     except KafkaError as fault:
                         raise Failure(self._unreadable(fault), "no registry can start with this log") from None
-            if self.place.topic_id != end.topic_id:  # the topic was deleted and created again since
+            if self.place.topic_id != end.topic_id:  # the topic was deleted and created again in between
                 end, _ = await self._end()
 
     async def follow(self) -> None:
-        """Read for ever. While the cluster cannot be reached it is tried again."""
+        """Read for ever. If the cluster cannot be reached, try again."""
         while True:
             try:
                 await self._read()
@@ -227,17 +234,19 @@ class SchemaLog:
             raise RegistryError("store", f"Error while writing to the Kafka store: {fault}") from None
         except TimeoutError:
             raise RegistryError("timeout", "Write to the Kafka store timed out") from None
-        # The NOOP is for the topic that the state is of by then.
+        # The NOOP is for the present topic of the state.
         await self.sync(LogPlace(topic_id, 0))
         self._producer = producer
         ids = self.state.greatest_ids()
         await self.append([noop_record(ids)])
         if self.state.greatest_ids() != ids:
-            # Only now has the state what the leader before has written last. Compaction keeps the last NOOP alone.
+            # Only now has the state the last records of the former leader. Compaction keeps only the last NOOP.
             await self.append([noop_record(self.state.greatest_ids())])
 
     async def append(self, records: Sequence[Record]) -> LogPlace:
-        """Write records as the leader to the topic that the state is of, and wait until it has them. Return the place after them.
+        """Write records as the leader to the topic of the state, and wait until the state has them.
+
+        Return the place after them.
 
         Raises:
             RegistryError: they may not have been written, or the topic was created again or cut meanwhile.
@@ -256,13 +265,13 @@ class SchemaLog:
                 await producer.flush()
         except Failure as fault:
             self._producer = None
-            if fault.code in FENCED:  # another instance has taken the lead
+            if fault.code in FENCED:  # another instance has become the leader
                 raise LeadershipLost from None
             if fault.code in TOO_LARGE:
                 raise RegistryError("too_large") from None
             raise RegistryError("store", f"Error while writing to the Kafka store: {fault}") from None
         except TimeoutError:
-            # The producer is dropped: records that are left in it would be sent before those of the next write.
+            # Drop the producer: otherwise it would send the remaining records before those of the next write.
             self._producer = None
             raise RegistryError("timeout", "Write to the Kafka store timed out") from None
         end = await self.sync()
@@ -274,7 +283,7 @@ class SchemaLog:
 
     @property
     def is_writable(self) -> bool:
-        """Return whether this instance may write: it has become the leader while the topic was the one of the state."""
+        """Return whether this instance may write: it became the leader with the topic that the state has now."""
         return self._producer is not None and self._producer.topic_id == self.place.topic_id
 
     def resign(self) -> None:
@@ -283,7 +292,7 @@ class SchemaLog:
     # -- Reading -------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Take in what the next response brings, of the topic that is there by now."""
+        """Take in the records of the next response, from the present topic."""
         rows = await self._reader.poll()
         if self._reader.recreated:
             self._former.add(self.place.topic_id)
@@ -299,7 +308,10 @@ class SchemaLog:
                 self._moved.notify_all()
 
     async def _stand_still(self, fault: KafkaError) -> None:
-        """A batch cannot be read. What waits for the state to have it fails; it is logged once, until something else is read."""
+        """Let everything fail that waits for the state to have an unreadable batch.
+
+        Log it once, until something else has been read.
+        """
         if str(fault) != str(self._fault):
             logger.error("%s; nothing is registered until it can be read", self._unreadable(fault))
         async with self._moved:
@@ -310,9 +322,9 @@ class SchemaLog:
         return f"topic {self.topic} cannot be read at offset {self.place.offset}: {fault}"
 
     async def _begin_again(self, why: Failure) -> None:
-        """The log does not have what was read any more: records before it were deleted, or its end was lost.
+        """Begin again, because the log no longer has the records before the position: they were deleted, or its end was lost.
 
-        The partition may not know the producer epoch of the leader either, so that it takes the lead once more.
+        The partition may not know the leader's producer epoch either, so the leader takes the next epoch.
         """
         try:
             first = await self._first()
@@ -333,15 +345,19 @@ class SchemaLog:
         return RegistryError("store", f"The topic {self.topic} was deleted and created again")
 
     async def _end(self) -> tuple[LogPlace, int]:
-        """Return the end of the log, and the epoch of its leader. The id is asked for first: if another topic follows meanwhile, the place is
-        one of a former topic."""
+        """Return the end of the log and the epoch of its leader.
+
+        The topic id is requested first: if the topic is replaced meanwhile, the place belongs to the former topic.
+        """
         topic_id = (await self._writing.topic(self.topic)).topic_id
         ends = await topics.list_places(self._writing, self.topic, topics.LATEST, [PARTITION])
         offset, epoch = ends[PARTITION]
         return LogPlace(topic_id, offset), epoch
 
     async def _settled_end(self) -> LogPlace:
-        """Return the end of the log once the state is of this log: what was read has been confirmed with the leader of its epoch."""
+        """Return the end of the log once the state belongs to this log: the position has been confirmed with the leader of its
+        epoch.
+        """
         while True:
             end, epoch = await self._end()
             topic_id, confirmed = self._reader.confirmed
@@ -369,7 +385,9 @@ class SchemaLog:
             raise Failure(f"topic {self.topic} has {len(partitions)} partitions", "a registry's topic has one")
 
     async def _known_partitions(self, cluster: ClusterClient) -> list[int]:
-        """Return the topic's partitions when the broker knows them: it may get the metadata of a new topic a little later than others."""
+        """Return the topic's partitions once the broker knows them: it may get the metadata of a new topic a little later than
+        others.
+        """
         until_ms = cluster.world.clock.mono_ms() + CREATE_MS_MAX
         while True:
             try:

@@ -1,7 +1,8 @@
-"""How the instances of a registry know each other: by a secret that they share (`--secret-file`), which is never sent.
+"""The instances of a registry recognise each other by a shared secret (`--secret-file`), which is never sent.
 
-Of an identity in the group's metadata the secret proves that it is an instance's own: who may only join the group cannot lead.
-Of a forwarded write it proves who asks, so that the name of the user is sent and no password; and of the answer that the leader made it.
+The secret proves that an identity in the group's metadata comes from an instance: another client that may join the group cannot
+lead. It proves the user of a forwarded write, so that only the name is sent and no password. And it proves that a response
+comes from the leader.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any
 from ottla.server.clock import Clock
 
 SECRET_BYTES_MIN = 16
-#: A forwarded request is accepted for this long after it was signed: the clocks of the instances may differ by as much.
+#: A forwarded request is accepted for this long after it was signed, because the clocks of the instances may differ by as much.
 AGE_MS_MAX = 120_000
-#: What a forwarded request and its answer are signed with.
+#: The purposes of signatures: a forwarded request, and its response.
 SIGNED, ANSWERED = "X-Ottla-Signed", "X-Ottla-Answered"
 
 
@@ -28,7 +29,7 @@ class Members:
 
     def __init__(self, secret: bytes, clock: Clock, rng: random.Random) -> None:
         self._secret, self._clock, self._rng = secret, clock, rng
-        #: The numbers of requests that came, in the order of their times: none is taken twice.
+        #: The numbers of the requests that have arrived, in the order of their times, so that none is accepted twice.
         self._taken: dict[str, int] = {}
 
     def proof(self, row: Mapping[str, Any]) -> str:
@@ -36,14 +37,14 @@ class Members:
         return self._mac("identity", json.dumps(row, sort_keys=True).encode())
 
     def signed(self, user: str, address: str, method: str, target: str, body: bytes) -> tuple[str, str]:
-        """Return the header of a request that goes on for a user, and the number by which the answer belongs to it."""
+        """Return the header for a request that is forwarded for a user, and the number that its response must have."""
         number = f"{self._rng.getrandbits(128):032x}"
         row = {"ms": self._clock.wall_ms(), "number": number, "user": user, "address": address}
         data = base64.urlsafe_b64encode(json.dumps(row).encode()).decode()
         return f"{data} {self._mac('request', _digest(data, method, target, body))}", number
 
     def asked(self, header: str, method: str, target: str, body: bytes) -> tuple[str, str, str]:
-        """Return the user and the address of whom an instance forwards a request, and the request's number.
+        """Return the user and the address for which an instance forwards a request, and the request's number.
 
         Raises:
             ValueError: no instance has signed this request, it is old, or it came before.
@@ -60,7 +61,7 @@ class Members:
         return row["user"], row["address"], row["number"]
 
     def answer(self, number: str, status: int, offset: str, body: bytes) -> str:
-        """Return the signature of an answer to a request."""
+        """Return the signature of the response to a request."""
         return self._mac("answer", _digest(number, str(status), offset, body))
 
     def _mac(self, purpose: str, data: bytes) -> str:
@@ -68,7 +69,7 @@ class Members:
 
 
 def check_secret(secret: bytes) -> bytes:
-    """Return a secret that is long enough.
+    """Return a secret after checking its length.
 
     Raises:
         ValueError: it is too short.

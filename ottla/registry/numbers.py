@@ -1,4 +1,7 @@
-"""Numbers and JSON from outside: of a path, a query, a request's JSON, a record of the topic. Ids and versions are int32, as in the wire format."""
+"""Numbers and JSON from outside: in a path, a query, a request's JSON, or a record of the topic.
+
+Ids and versions are int32, as in the wire format.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ _DIGITS = re.compile(r"[+-]?[0-9]{1,32}", re.ASCII)
 
 
 def int32(value: object) -> int | None:
-    """Return a JSON value or a text as a number of 32 bits, None if it is none.
+    """Return a JSON value or a text as a 32-bit number, or None if it is none.
 
-    1.0 and 1e3 are whole, and "7" is a number, as Jackson reads them for Confluent's registry; true, NaN and 1.5 are none.
+    As with Jackson in Confluent's registry, 1.0 and 1e3 are integers, and "7" is a number; true, NaN and 1.5 are not.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -30,10 +33,10 @@ def int32(value: object) -> int | None:
 
 
 def version_of(value: object) -> int:
-    """Return the version that a path or a reference names; LATEST for "latest" and -1.
+    """Return the version in a path or a reference. It is LATEST for "latest" and -1.
 
     Raises:
-        RegistryError: it is none.
+        RegistryError: the text is no version.
     """
     number = LATEST if isinstance(value, str) and value.strip().lower() == "latest" else int32(value)
     if number is None or (number <= 0 and number != LATEST):
@@ -42,7 +45,9 @@ def version_of(value: object) -> int:
 
 
 def json_from(data: bytes) -> Any:
-    """Return the JSON of a body. Values are refused that no answer and no record can hold: NaN, 1e999, half of a surrogate pair.
+    """Return the JSON in a body.
+
+    Values are rejected that no response and no record can have: NaN, 1e999, half of a surrogate pair.
 
     Raises:
         ValueError: it is no JSON, or has such a value.

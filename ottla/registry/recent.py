@@ -1,4 +1,4 @@
-"""A cache of the values that were used last, up to a bound of bytes, since others choose their sizes."""
+"""A cache of the most recently used values, bounded in bytes, because others choose the sizes of the values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values by key, `bytes_max` of them at most: the one that was used longest ago goes first."""
+    """Values by key, at most `bytes_max` bytes of them. The least recently used value is dropped first."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
@@ -21,7 +21,7 @@ class Recent(Generic[K, V]):
         return len(self._rows)
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, None if it is not kept."""
+        """Return the value of a key, or None if it is not cached."""
         row = self._rows.get(key)
         if row is None:
             return None
@@ -29,7 +29,7 @@ class Recent(Generic[K, V]):
         return row[0]
 
     def keep(self, key: K, value: V, size: int) -> None:
-        """Keep a value of so many bytes. One that is larger than the bound is not kept."""
+        """Keep a value of this many bytes, unless it is larger than the bound."""
         self.drop(key)
         if size > self._bytes_max:
             return
@@ -39,6 +39,6 @@ class Recent(Generic[K, V]):
             self.drop(next(iter(self._rows)))
 
     def drop(self, key: K) -> None:
-        """Forget a key, if it is there."""
+        """Forget a key, if it is cached."""
         if (row := self._rows.pop(key, None)) is not None:
             self.bytes -= row[1]

@@ -1,7 +1,7 @@
-"""The references of schemas: the schemas that they refer to, and those that these refer to, each walked once.
+"""The references of schemas, direct and indirect. Each schema is visited once.
 
-All users of references walk here: registrations, lookups, checks, `?format=`. One walk serves one question of a client, with one
-bound for all schemas of the question, because the event loop waits for it: 20,000 references take about 20 ms.
+All uses of references walk here: registrations, lookups, checks, `?format=`. One walk serves one request of a client, with one
+bound for all schemas of the request, because the event loop waits for it: 20,000 references take about 20 ms.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Version
 from ottla.registry.subjects import context_of, in_same_context
 
-#: A schema needs hardly more others than this.
+#: Schemas hardly ever need more others than this.
 DEPENDENCIES_MAX = 1_000
-#: References that one question walks, and characters of the texts that it pulls in.
+#: One request may walk this many references, and read this many characters of their texts.
 STEPS_MAX = 20_000
 TEXT_CHARS_MAX = 16_000_000
 
@@ -34,7 +34,7 @@ def everything(subject: str) -> bool:
 
 
 class Needs:
-    """The walks of one question. A subject that the user may not read is answered as one that is not there."""
+    """The walks of one request. For a subject that the user may not read, the response is the same as for a missing one."""
 
     def __init__(self, state: RegistryState, may_read: MayRead = everything) -> None:
         self._state = state
@@ -45,12 +45,11 @@ class Needs:
         self._chars = 0
 
     def of(self, subject: str, references: References) -> dict[str, str]:
-        """Return the texts of all that a schema of the subject needs by the names of their imports, each after what it needs.
-
-        Of two schemas with one name the first one counts, as in Confluent's registry.
+        """Return the texts of all schemas that a schema of the subject needs, by the names of their imports, each after those
+        that this one needs itself. As in Confluent's registry, of two schemas with the same name the first one counts.
 
         Raises:
-            RegistryError: one is not there, they need each other in a circle, or they are too many.
+            RegistryError: one is missing, they need each other in a circle, or there are too many.
         """
         key = (context_of(subject), references)
         if key not in self._made:
@@ -80,7 +79,7 @@ class Needs:
         found: dict[str, str] = {}
         done: set[Place] = set()
         above: list[Place] = []
-        # For each schema on the way down: its references that are left, and under which name it was reached.
+        # For each schema on the way down: its remaining references, and the name under which it was reached.
         stack: list[tuple[str, Iterator[Reference], str, Version | None]] = [(subject, iter(references), "", None)]
         while stack:
             parent, rows, name, version = stack[-1]
@@ -117,10 +116,10 @@ class Needs:
             self.count(len(needed.text))
 
     def count(self, chars: int) -> None:
-        """Count the characters of a text that the question needs besides.
+        """Count the characters of a further text that the request needs.
 
         Raises:
-            RegistryError: all together are too many.
+            RegistryError: together they are too many.
         """
         self._chars += chars
         if self._chars > TEXT_CHARS_MAX:

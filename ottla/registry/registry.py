@@ -1,4 +1,4 @@
-"""One instance of the registry: it answers reads from its state, and writes as the leader or through it.
+"""One instance of the registry: it reads from its state, and writes as the leader or through the leader.
 
 read       the state, which the log's reader keeps up
 write      leader: check the schema, wait for the end of the log, decide, append, wait until it is replayed
@@ -30,29 +30,31 @@ logger = logging.getLogger(__name__)
 
 #: A write waits this long for an election before it is rejected.
 ELECTION_S_MAX = 5.0
-#: The number of times that a registration is checked while others change what it was compared with.
+#: A registration is checked at most this often, while other writes change the versions that it was compared with.
 RECHECKS_MAX = 5
-#: This stands in place of the differences, which show an earlier version to a user who may write and not read.
+#: This replaces the differences, which would show an earlier version to a user who may write but not read.
 NOT_READABLE = "an earlier version, which the user may not read"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who asks: the user, the address, and what this user may read."""
+    """The user of a request, the address, and what this user may read."""
 
     user: str = ""
     address: str = ""
     may_read: MayRead = everything
 
     def party(self, *, is_write: bool = False) -> Hashable:
-        """Return who shares the checking processes: a user; without logins an address, which many clients may share, so that its
-        registrations do not wait for its questions."""
+        """Return the party that takes turns in the checking processes: a user; or without logins an address.
+
+        Many clients may share an address, so its registrations do not wait for its checks.
+        """
         return self.user or (self.address, is_write)
 
 
 class SchemaRegistry:
-    """State, log and leadership of one instance."""
+    """The state, the log and the leadership of one instance."""
 
     def __init__(self, log: SchemaLog, checker: Checker, default_level: str) -> None:
         self.log = log
@@ -60,11 +62,11 @@ class SchemaRegistry:
         self.default_level = default_level
         self.leader: Identity | None = None
         self.is_leader = False
-        #: The leader to which the last forwarded write did not get.
+        #: The leader that could not be reached for the last forwarded write.
         self.unreachable: Identity | None = None
-        #: Set while a leader is known.
+        #: It is set while a leader is known.
         self.elected = asyncio.Event()
-        #: Set when another instance has shut this leader out. The group may name this one still: it has to decide again.
+        #: It is set when another instance has fenced this leader. The group may still name this one, so it has to elect again.
         self.displaced = asyncio.Event()
         self._writing = asyncio.Lock()
         self._changed = asyncio.Condition()
@@ -74,9 +76,9 @@ class SchemaRegistry:
         return self.log.state
 
     async def set_leader(self, leader: Identity | None, is_self: bool) -> None:
-        """Take the outcome of an election. Who becomes the leader shuts the one before it out, and reads the log to its end."""
+        """Take the result of an election. A new leader fences the former one, and reads the log to its end."""
         if is_self:
-            # The lead is taken again in each generation: another instance may have led between two of this one's.
+            # Even the same leader takes the next producer epoch in each generation: another instance may have led in between.
             async with self._writing:
                 try:
                     await self.log.lead()
@@ -95,15 +97,15 @@ class SchemaRegistry:
             self._changed.notify_all()
 
     async def until_another_leads(self, leader: Identity) -> None:
-        """Wait until an instance with another address than this leader's leads."""
+        """Wait until an instance with another address than this leader's is the leader."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.leader is not None and self.leader.url != leader.url)
 
     async def known_leader(self) -> Identity:
-        """Return the leader. An election that goes on is waited for.
+        """Return the leader. If an election is going on, wait for it.
 
         Raises:
-            RegistryError: there is none for too long.
+            RegistryError: there has been no leader for too long.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(ELECTION_S_MAX):
@@ -115,7 +117,9 @@ class SchemaRegistry:
     # -- Writing -------------------------------------------------------------------------------------------------------
 
     async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, LogPlace]:
-        """Decide with a state that has all records, and append. Return the answer, and the place up to which a reader must have read.
+        """Decide when the state has all records, and append.
+
+        Return the response, and the place up to which a reader must have read.
 
         Raises:
             RegistryError: this instance is not the leader, or the log cannot be written.
@@ -138,7 +142,7 @@ class SchemaRegistry:
                 self._replaced()
 
     def _replaced(self) -> NoReturn:
-        # Until the next outcome of the election, writes wait for it.
+        # Writes wait until the next result of the election.
         self.leader, self.is_leader = None, False
         self.elected.clear()
         self.displaced.set()
@@ -147,10 +151,10 @@ class SchemaRegistry:
     async def register(
         self, who: Who, subject: str, asked: Asked, *, normalize: bool, force: bool = False
     ) -> tuple[Version, LogPlace]:
-        """Register a schema: the version that it has, and the place up to which a reader must have read.
+        """Register a schema. Return its version, and the place up to which a reader must have read.
 
-        It is checked before the write lock is taken, so that no other write waits for a slow check. Under the lock the state makes the
-        questions again: what was found counts if they are the same, and they are asked again otherwise.
+        It is checked before the write lock is taken, so that no other write waits for a slow check. Under the lock the
+        questions are made again from the state. If they are the same, the results count; otherwise the check is repeated.
         """
 
         def decide(given: Asked, first: Question, kept: Asked, second: Question | None, messages: list[str]) -> Any:
@@ -195,7 +199,7 @@ class SchemaRegistry:
         checked = await self.checker.check(question, who.party())
         kept = replace(resolved, text=checked.canonical)
         found = decisions.find(self.state, subject, kept, deleted=deleted)
-        if found is None:  # as a registration would find it
+        if found is None:  # as a registration would find the version
             kept = decisions.numbered(self.state, subject, decisions.populated(self.state, subject, kept))
             found = decisions.find(self.state, subject, kept, deleted=deleted)
         if found is None:
@@ -210,7 +214,7 @@ class SchemaRegistry:
         return (await self.checker.check(question, who.party())).messages
 
     async def formatted(self, who: Who, version: Version, form: str) -> str:
-        """Return the text of a version in a form that `?format=` asks for."""
+        """Return the text of a version in a form that `?format=` requests."""
         if not form:
             return version.text
         needed = Needs(self.state, who.may_read).of(version.subject, version.references)
@@ -218,13 +222,16 @@ class SchemaRegistry:
         return (await self.checker.check(question, who.party())).formatted
 
     def _populated(self, subject: str, asked: Asked) -> Asked:
-        """Return the schema with what it gets from the version before and the configuration: nothing where schemas are imported."""
+        """Return the schema with the metadata and rules of the version before and of the configuration.
+
+        Imported schemas get none.
+        """
         if self.state.mode(subject) in decisions.IMPORTING and asked.text:
             return asked
         return decisions.populated(self.state, subject, asked)
 
     def _parsed(self, who: Who, subject: str, asked: Asked, normalize: bool) -> tuple[Question, Asked]:
-        """Return the question whose answer is the canonical text, and the schema with the versions that it refers to by now."""
+        """Return the question whose answer is the canonical text, and the schema with the present versions of its references."""
         needs = Needs(self.state, who.may_read)
         resolved = replace(asked, references=needs.resolved(subject, asked.references))
         needed = needs.of(subject, resolved.references)
@@ -232,7 +239,9 @@ class SchemaRegistry:
         return Question(asked.kind, asked.text, needed, normalize=normalize), resolved
 
     def _compared(self, who: Who, subject: str, kept: Asked, force: bool) -> Question | None:
-        """Return the question whether a version is compatible and its defaults are valid; None if it is not new, or needs no check."""
+        """Return the question whether a version is compatible and its defaults are valid; None if it is not new, or needs no
+        check.
+        """
         found = decisions.find(self.state, subject, kept) if kept.version == 0 else None
         if found is not None or self.state.mode(subject) in decisions.IMPORTING:
             return None

@@ -1,4 +1,4 @@
-"""The registry's state: what the records of the topic say, replayed in their order.
+"""The registry's state: the records of the topic, replayed in their order. Nothing else changes it.
 
 Nothing else writes it. The same replay runs at the start, in an instance that follows, and in the leader after its own writes.
 """
@@ -37,7 +37,7 @@ class RegistryState:
     # -- Replay --------------------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Take a record in. One that cannot be read is counted and passed over, as Confluent's registry does."""
+        """Replay a record. One that cannot be parsed is counted and skipped, as in Confluent's registry."""
         try:
             named = json.loads(key or b"")
             row = None if value is None else json.loads(value)
@@ -135,7 +135,7 @@ class RegistryState:
         return found if found is not None and (deleted or not found.deleted) else None
 
     def by_id(self, schema_id: int, context: str) -> Version | None:
-        """Return a version that has the id, a softly deleted one too: what was written must stay readable."""
+        """Return a version with the id, also a softly deleted one: values that were written with it must stay readable."""
         places = self._places.get((context, schema_id))
         if not places:
             return None
@@ -143,8 +143,9 @@ class RegistryState:
         return self._subjects[subject][number]
 
     def by_id_anywhere(self, schema_id: int, subject: str) -> Version | None:
-        """Return the schema of an id as clients ask for it: in the context of `subject`, which may be empty, or in any where a
-        subject of that name has it."""
+        """Return the schema of an id for clients: in the context of `subject`, which may be empty, or in any context where a
+        subject of that name has the id.
+        """
         found = self.by_id(schema_id, context_of(subject))
         if found is not None or not subject or context_of(subject) != DEFAULT_CONTEXT:
             return found
@@ -174,13 +175,13 @@ class RegistryState:
 
     def referrers(self, subject: str, number: int, *, deleted: bool = False) -> list[Version]:
         """Return the versions that refer to a version."""
-        # One that was stored without a number, by an earlier release, may mean any version.
+        # A reference that an earlier release has stored without a number may mean any version.
         places = self._referrers.get((subject, number), set()) | self._referrers.get((subject, LATEST), set())
         rows = [self._subjects[place[0]][place[1]] for place in sorted(places)]
         return [row for row in rows if deleted or not row.deleted]
 
     def alias_of(self, subject: str) -> str:
-        """Return the subject that is meant by a name: what its own configuration has as `alias`, or itself."""
+        """Return the subject that a name stands for: the `alias` in its own configuration, or the name itself."""
         alias = self.configs.get(subject, {}).get("alias") if subject else None
         return normal(in_same_context(alias, subject)) if alias and isinstance(alias, str) else subject
 
@@ -188,7 +189,7 @@ class RegistryState:
         return next((self.modes[place] for place in scopes(subject) if place in self.modes), DEFAULT_MODE)
 
     def setting(self, subject: str, name: str) -> Any:
-        """Return what the configuration of a subject, of its context or of all says; None if none says anything."""
+        """Return the configuration of a subject, of its context or of all; None if none of them has one."""
         for place in scopes(subject):
             value = self.configs.get(place, {}).get(name)
             if value is not None:

@@ -2,11 +2,11 @@
 
 SCHEMA          subject, version             the schema of a version; null after it was deleted for good
 CONFIG, MODE    subject, or none: global     null: the subject has none
-DELETE_SUBJECT  subject                      all versions up to this one are deleted softly
-CLEAR_SUBJECT   subject                      all versions are forgotten, before the mode IMPORT
-CONTEXT         tenant, context              the context exists
-NOOP                                         the writer looks for the end of the log; it has the greatest id of each context, because
-                                             compaction takes those of schemas that were deleted for good. Others ignore the value
+DELETE_SUBJECT  subject all versions up to this one are deleted softly CLEAR_SUBJECT subject all versions are forgotten, before
+the mode becomes IMPORT CONTEXT tenant, context the context exists
+NOOP                                         the writer finds the end of the log by it; its value has the greatest id of each
+                                             context, because compaction removes the ids of permanently deleted schemas. Other
+                                             registries ignore the value
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Version:
     metadata: Json | None = None
     rules: Json | None = None
     deleted: bool = False
-    #: What identifies the schema. It is made once: a lookup compares it with all versions of a subject.
+    #: The identity of the schema. It is computed once, because a lookup compares it with all versions of a subject.
     md5: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -48,9 +48,9 @@ class Version:
 
 
 def fingerprint(text: str, references: tuple[Reference, ...], metadata: Json | None, rules: Json | None) -> bytes:
-    """Return the MD5 that identifies a schema, whatever its subject. Confluent's GUID is the same 16 bytes.
+    """Return the MD5 that identifies a schema, in any subject. Confluent's GUID is the same 16 bytes.
 
-    Of metadata and rules, which few schemas have, the bytes differ from Confluent's.
+    For schemas with metadata or rules, which are few, the bytes differ from Confluent's.
     """
     made = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
     for row in references:
@@ -107,7 +107,7 @@ def context_record(context: str) -> Record:
 
 
 def noop_record(greatest_ids: Mapping[str, int] | None = None) -> Record:
-    """Return a NOOP. `greatest_ids` are by context."""
+    """Return a NOOP. `greatest_ids` has the greatest id by context."""
     return dump({"keytype": "NOOP", "magic": 0}), dump({"greatestIds": greatest_ids}) if greatest_ids else None
 
 
@@ -125,7 +125,7 @@ def _described(version: Version) -> dict[str, Any]:
 
 
 def answer_of(version: Version) -> dict[str, Any]:
-    """Return the JSON of a version as REST gives it."""
+    """Return the JSON of a version for the REST API."""
     row: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
     row |= {"guid": guid_of(version)} | _described(version) | {"schema": version.text}
     return row | {"deleted": True} if version.deleted else row
@@ -135,11 +135,11 @@ def answer_of(version: Version) -> dict[str, Any]:
 
 
 def version_from(row: Json) -> Version:
-    """Return the version of a SCHEMA record's value.
+    """Return the version in a SCHEMA record's value.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no such value. An id or a version that is no positive int32 is none either:
-            no client can use it, Confluent's registry cannot read the record, and the ids after it would be as useless.
+        KeyError, TypeError, ValueError: it is no such value. Its id and version must be positive int32 numbers: otherwise no
+            client can use them, Confluent's registry cannot read the record, and the ids after it would be as useless.
     """
     return Version(
         row["subject"],
@@ -155,10 +155,10 @@ def version_from(row: Json) -> Version:
 
 
 def positive(value: object, least: int, name: str = "id") -> int:
-    """Return an id or a version of a record.
+    """Return an id or a version in a record.
 
     Raises:
-        ValueError: it is no int32, or less than `least`.
+        ValueError: the value is no int32, or less than `least`.
     """
     number = int32(value)
     if number is None or number < least:

@@ -1,4 +1,4 @@
-"""The process of one instance: connections to the cluster, the log, the election and the HTTP server, from start to end."""
+"""The process of one instance: its connections to the cluster, the log, the election and the HTTP server, from start to end."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ottla.web.server import HttpServer, listen
 
 logger = logging.getLogger(__name__)
 
-#: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
+#: The most connections at one time. For a further one an idle connection is closed; if none is idle, the response is 503.
 CONNECTIONS_MAX = 1_000
 KEEP_ALIVE_S = 30
-#: What Confluent's registry takes. It also takes a body without a type, as this one does.
+#: The media types of Confluent's registry. Like that one, this registry also accepts a body without a type.
 BODIES = frozenset({MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json", "application/octet-stream"})
 STOP_S = 5
 
@@ -61,10 +61,10 @@ async def serve(
     clusters: tuple[ClusterClient, ClusterClient, ClusterClient],
     ready: Callable[[str, int], None],
 ) -> None:
-    """Serve until a signal asks for the end. `clusters` are one client each to read, to write, and for the election.
+    """Serve until a signal asks for the end. `clusters` are three clients: to read, to write, and for the election.
 
     Raises:
-        Failure: the topic cannot be read, the address is in use, or the group does not take this instance.
+        Failure: the topic cannot be read, the address is in use, or the group rejects this instance.
     """
     reading, writing, electing = clusters
     log = SchemaLog(reading, writing, settings.topic, f"{settings.group}-leader")
@@ -76,7 +76,7 @@ async def serve(
     server = http_server(Application(registry, access, Link(tls, members)), settings)
     listening = listen(settings.host, settings.port, "--listen takes another address")
     identity = settings.identity
-    if not settings.port:  # the kernel has chosen one
+    if not settings.port:  # the port that the kernel has chosen
         identity = Identity(identity.scheme, identity.host, listening[0].getsockname()[1], identity.eligible)
     election = RegistryElection(
         electing, settings.group, identity, registry.set_leader, registry.displaced, settings.session_ms, members
@@ -92,7 +92,7 @@ async def serve(
             await server.serve(sockets=listening)
             for task in background:
                 task.cancel()
-    except ExceptionGroup as faults:  # of what runs beside the server, the first to fail ends the instance
+    except ExceptionGroup as faults:  # the first task beside the server that fails ends the instance
         raise faults.exceptions[0] from None
     finally:
         await election.leave()
@@ -100,7 +100,7 @@ async def serve(
 
 
 async def _announce(registry: SchemaRegistry, ready: Callable[[], None]) -> None:
-    """Say that the instance serves once there is a leader: before that it cannot write."""
+    """Report that the instance serves, once there is a leader: before that it cannot write."""
     await registry.elected.wait()
     ready()
 

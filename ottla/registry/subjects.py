@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 DEFAULT_CONTEXT = "."
-#: A prefix that means the subjects of all contexts.
+#: A prefix for the subjects of all contexts.
 ALL_CONTEXTS = ":*:"
-#: The place of a global configuration, and names that no subject may have.
+#: The name of the global configuration, and names that no subject may have.
 GLOBAL = ""
 RESERVED = frozenset(("__GLOBAL", "__EMPTY"))
 
@@ -25,7 +25,7 @@ def join(context: str, name: str) -> str:
 
 
 def normal(subject: str) -> str:
-    """Return the shortest name of a subject: the default context is left out."""
+    """Return the shortest name of a subject: without the context if it is the default one."""
     return join(*split(subject))
 
 
@@ -34,25 +34,25 @@ def context_of(subject: str) -> str:
 
 
 def in_same_context(subject: str, parent: str) -> str:
-    """Return the subject that a reference of `parent` means: one without a context is in that of its parent."""
+    """Return the subject that a reference in `parent` means. If it has no context, it is in the context of its parent."""
     return subject if subject.startswith(":.") else join(context_of(parent), subject)
 
 
 def scopes(subject: str) -> tuple[str, ...]:
-    """Return where the configuration of a subject is looked for: the subject, its context, everywhere."""
+    """Return the places where the configuration of a subject is looked up: the subject, its context, everywhere."""
     context = context_of(subject)
     around = () if context == DEFAULT_CONTEXT else (f":{context}:",)
     return tuple(dict.fromkeys((subject, *around, GLOBAL)))
 
 
 def is_valid(subject: str) -> bool:
-    """Return whether a schema can be registered under the subject."""
+    """Return whether a schema can be registered under this subject."""
     name = split(subject)[1]
     return bool(name) and name not in RESERVED and not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in subject)
 
 
 def has_prefix(subject: str, prefix: str) -> bool:
-    """Return whether a subject is among those of `subjectPrefix`: of one context, or of all with `:*:`."""
+    """Return whether a subject matches `subjectPrefix`, in one context, or in all with `:*:`."""
     if prefix.startswith(ALL_CONTEXTS):
         return split(subject)[1].startswith(prefix[len(ALL_CONTEXTS) :])
     context, name = split(prefix)

@@ -1,5 +1,7 @@
-"""HTTP requests that end in time: `urllib` counts its timeout again for each byte, so that a server that sends one byte a second holds
-its caller for ever. Here one deadline holds for the whole of a connection: connecting, TLS, the request and all of the answer.
+"""HTTP requests with a deadline.
+
+`urllib` starts its timeout again with each byte, so that a server that sends one byte a second holds its caller for ever. Here
+one deadline is for the whole connection: connecting, TLS, the request and the complete response.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 
 class _TimelySocket:
-    """A connected socket whose reads together end at a deadline."""
+    """A connected socket. All its reads together end at a deadline."""
 
     def __init__(self, connected: Any, ends_s: float) -> None:
         self._socket = connected
@@ -24,7 +26,7 @@ class _TimelySocket:
         self._socket.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Return the reading side, which is all that `http.client` asks for."""
+        """Return the reading side, which is all that `http.client` needs."""
         assert mode == "rb"
         return io.BufferedReader(_TimelyReads(self._socket.makefile("rb", buffering=0), self))
 
@@ -74,14 +76,14 @@ class _Https(http.client.HTTPSConnection):
 
 
 class TimelyHttp(urllib.request.HTTPHandler):
-    """urllib's http, whose `timeout` is that of the whole answer."""
+    """Handles urllib's http. `timeout` is for the whole response."""
 
     def http_open(self, request: urllib.request.Request) -> Any:
         return self.do_open(_Http, request)
 
 
 class TimelyHttps(urllib.request.HTTPSHandler):
-    """urllib's https, whose `timeout` is that of the whole answer."""
+    """Handles urllib's https. `timeout` is for the whole response."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__(context=tls)

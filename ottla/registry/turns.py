@@ -1,4 +1,4 @@
-"""Places that several parties share: each has a queue of its own, and they get the free places one after the other."""
+"""Places that several parties share. Each party has its own queue, and the parties get the free places in turns."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 from ottla.registry.errors import RegistryError
 
-#: The requests of one party that may wait; a further one is rejected.
+#: At most this many requests of one party may wait; a further one is rejected.
 WAITING_MAX = 100
 
 
 class Turns:
-    """Places of which each party uses at most one at a time."""
+    """The places. Each party uses at most one at a time."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -24,7 +24,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, party: Hashable) -> AsyncIterator[None]:
-        """Wait for a place, and have it for the block.
+        """Wait for a place, and keep it during the block.
 
         Raises:
             RegistryError: too many requests of the party wait already.
@@ -53,7 +53,7 @@ class Turns:
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():  # it was given the place in the same moment
+            if place.done() and not place.cancelled():  # it got the place at the same moment
                 self._using.discard(party)
                 self._free += 1
                 self._next()
@@ -71,7 +71,7 @@ class Turns:
             if party in self._using:
                 continue
             queue = self._waiting.pop(party)
-            while queue and queue[0].cancelled():  # who has given up, and has not had its turn of the loop yet
+            while queue and queue[0].cancelled():  # a task that was cancelled, and has not run since
                 queue.popleft()
             if not queue:
                 continue

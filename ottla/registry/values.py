@@ -1,7 +1,7 @@
-"""Payloads of registry values, decoded by the schemas that they name: what the decoder's process runs (decoder.py).
+"""The payloads of registry values are decoded by the schemas that they name. It runs in the decoder's process (decoder.py).
 
-What is decoded is plain JSON: bytes are text of one character per byte, as in Avro's own JSON, times are ISO 8601, and numbers
-that JSON has no type for are text.
+The result is plain JSON: bytes are text of one character per byte, as in Avro's own JSON, times are ISO 8601, and numbers
+without a type in JSON are text.
 
     a question of the process:    JSON {"forget", "schemas": {id: schema}, "values": [[id, bytes], ...], "chars_max", "cut"},
                                   and the payloads of the values, one after the other
@@ -19,25 +19,25 @@ from ottla.registry.client import AVRO, JSON_SCHEMA, Schema
 from ottla.registry.guarded_process import serve
 from ottla.server.installation import install
 
-#: More indexes than a message can be nested deep are no value of Protobuf.
+#: A message cannot be nested deeper, so bytes with more indexes are no Protobuf value.
 INDEXES_MAX = 100
 GOOD, BAD = b"+", b"-"
-#: A reason is cut here: libraries quote the bytes.
+#: A reason is cut to this length, because libraries quote the bytes.
 REASON_CHARS_MAX = 300
 
 Read = Callable[[bytes], Any]
 
-#: `json.dumps` with options would make an encoder for each value.
+#: `json.dumps` with options would make a new encoder for each value.
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class DecodeFailed(Exception):
-    """The bytes are no value of their schema, or their schema cannot be had. The text is for the user."""
+    """The bytes are no value of their schema, or the schema cannot be used. The text is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedValue:
-    """A value as the text of its JSON, the format it had (AVRO, JSON, PROTOBUF), and the id of its schema."""
+    """A value as JSON text, its format (AVRO, JSON, PROTOBUF), and the id of its schema."""
 
     text: str
     kind: str
@@ -45,7 +45,7 @@ class DecodedValue:
 
 
 def reader_of(schema: Schema) -> Read:
-    """Return what decodes the payloads of a schema to plain JSON.
+    """Return a function that decodes the payloads of a schema to plain JSON.
 
     Raises:
         DecodeFailed: the schema is not valid, or the library of its format is not installed.
@@ -62,7 +62,7 @@ def reader_of(schema: Schema) -> Read:
         raise DecodeFailed(f"decoding {schema.kind} needs `{install('registry')}`") from None
     except DecodeFailed:
         raise
-    except Exception as fault:  # of two libraries, each with its own
+    except Exception as fault:  # errors of two libraries, each with its own classes
         raise DecodeFailed(f"the schema is not valid: {fault or type(fault).__name__}") from None
 
 
@@ -85,7 +85,7 @@ def _protobuf_reader(schema: Schema) -> Read:
 
 
 def message_indexes(payload: bytes) -> tuple[list[int], bytes]:
-    """Return the position of a message in its file, outermost first, and the bytes after it."""
+    """Return the path of a message in its file, the outermost index first, and the bytes after it."""
     count, at = _zigzag(payload, 0)
     if count == 0:
         return [0], payload[at:]
@@ -116,7 +116,7 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Answers:
-    """The answers to the questions of one process, with the schemas that it knows."""
+    """Answer the questions in one process. It keeps the schemas."""
 
     def __init__(self) -> None:
         self._readers: dict[int, Read | DecodeFailed] = {}
@@ -132,7 +132,7 @@ class Answers:
             except DecodeFailed as fault:
                 self._readers[int(schema_id)] = fault
                 yield BAD + reason_of(fault)
-            yield None  # the next one may end the process
+            yield None  # send the answers so far, because the next value may kill the process
         for schema_id, size in asked["values"]:
             yield self._value(schema_id, payloads[at : at + size], asked["chars_max"], asked["cut"])
             at += size
@@ -145,7 +145,7 @@ class Answers:
             text = _JSON.encode(read(payload))
         except DecodeFailed as fault:
             return BAD + reason_of(fault)
-        except Exception as fault:  # of three libraries, each with its own
+        except Exception as fault:  # errors of three libraries, each with its own classes
             return BAD + b"the bytes are no value of schema %d: " % schema_id + reason_of(fault)
         if len(text) > chars_max and not cut:
             return BAD + b"its JSON has %d characters, more than %d" % (len(text), chars_max)
@@ -153,7 +153,7 @@ class Answers:
 
 
 def reason_of(fault: Exception) -> bytes:
-    """Return the reason of a failure as an answer has it."""
+    """Return the reason of a failure for an answer."""
     if isinstance(fault, MemoryError):
         return b"it takes too much memory"
     return (str(fault) or type(fault).__name__)[:REASON_CHARS_MAX].encode("utf-8", "backslashreplace")

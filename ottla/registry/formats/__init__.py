@@ -1,1 +1,1 @@
-"""Avro, JSON Schema and Protobuf: parsing, the canonical text, and which evolution is compatible."""
+"""Avro, JSON Schema and Protobuf: their parsing, their canonical texts, and their rules of compatibility."""

@@ -1,7 +1,8 @@
-"""Rules for a schema that Avro's Java library has and Python's has not: names, aliases, the order of fields, and their defaults.
+"""Rules for a schema that Avro's Java library checks and its Python library does not: names, aliases, the order of fields, and
+defaults.
 
-Reference: Apache Avro 1.12.0, seen by what it refuses. Confluent's registry gives it the strict validator of names for schemas that
-are registered, and for those that are read the one that takes letters of any alphabet.
+Reference: Apache Avro 1.12.0, by what it rejects. For new schemas Confluent's registry uses its strict check of names; for
+schemas that it reads, a check that allows letters of any alphabet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ottla.registry.formats.parsed import InvalidSchema
 
 ORDERS = ("ascending", "descending", "ignore")
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
-#: Texts that are the default of a field of type float or double.
+#: These texts are valid defaults of a float or double field.
 NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 Node = Any
 
@@ -23,23 +24,24 @@ Node = Any
 class AvroRules:
     """Checks a schema in Java's form.
 
-    `known` are the definitions of all names. With `is_new` names have ASCII's letters, and each default is a value of its field's
-    type.
+    `known` are the definitions of all names. With `is_new` names must have ASCII letters, and each default must be a value of
+    its field's type.
     """
 
     def __init__(self, known: Mapping[str, Node], *, is_new: bool) -> None:
         self._known = known
         self._is_new = is_new
-        #: The records whose fields are being checked: no default can be a value of them.
+        #: The records whose fields are being checked. No default can be a value of these.
         self._open: set[str] = set()
-        #: The answers for one default, about a type and a part of it. Unions of records would ask again and again.
+        #: The results for one default, by type and part of the default. With unions of records the same checks would be
+        #: repeated very often.
         self._answers: dict[tuple[int, int], bool] = {}
 
     def check(self, node: Node, space: str = "") -> None:
-        """Check a schema and all within.
+        """Check a schema and all schemas inside.
 
         Raises:
-            InvalidSchema: Java's library would refuse it.
+            InvalidSchema: Java's library would reject it.
         """
         if isinstance(node, list):
             kinds = [self._kind(branch, space) for branch in node]
@@ -59,7 +61,7 @@ class AvroRules:
                 self.check(node[key], space)
 
     def _kind(self, branch: Node, space: str) -> str:
-        """Return what may stand in a union once: a type, or a name."""
+        """Return the type or the name that a branch stands for: a union may have it only once."""
         kind = branch if isinstance(branch, str) else branch["type"] if isinstance(branch, dict) else ""
         if kind in NAMED and isinstance(branch, dict):
             return full_name(branch, space)
@@ -69,7 +71,7 @@ class AvroRules:
         space = full.rpartition(".")[0]
         if full in PRIMITIVES:
             raise InvalidSchema(f"Schemas may not be named after primitives: {full}")
-        # A schema that is there already may have any namespace.
+        # An existing schema may have any namespace.
         for part in full.split(".") if self._is_new else [full.rpartition(".")[2]]:
             self._name(part)
         for alias in names_of(node, space):
@@ -110,7 +112,7 @@ class AvroRules:
             raise InvalidSchema(text)
 
     def _is_value(self, node: Node, value: Node, space: str) -> bool:
-        """Return whether a default is of a type. For enums, bytes and fixed any text is, as in Java's library."""
+        """Return whether a default has the type. As in Java's library, any text is valid for enums, bytes and fixed."""
         key = (id(node), id(value))
         if key not in self._answers:
             self._answers[key] = self._is_of_type(node, value, space)
@@ -148,7 +150,7 @@ class AvroRules:
             return False
         space = full.rpartition(".")[0]
         for row in node["fields"]:
-            # The default of a field within is checked where it stands.
+            # The default of an inner field is checked at that field.
             if row["name"] not in value:
                 if "default" not in row:
                     return False
@@ -158,7 +160,7 @@ class AvroRules:
 
 
 def _check_properties(node: Mapping[str, Any]) -> None:
-    """Check that Java has a type for each whole number of a property."""
+    """Check that each whole number in a property fits a Java type."""
     waiting = [row for key, row in node.items() if key not in RESERVED]
     while waiting:
         row = waiting.pop()

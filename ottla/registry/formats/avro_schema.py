@@ -1,4 +1,4 @@
-"""Avro schemas: checked and compared by Apache Avro's Python library, and printed as its Java library does."""
+"""Avro schemas are checked and compared by Apache Avro's Python library, and printed as its Java library does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.registry.formats.avro_text import (
 from ottla.registry.formats.java_json import dump, loads
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 
-#: What users read of an incompatibility, by its type (Confluent's sentences).
+#: Messages about incompatibilities, by type (Confluent's sentences).
 TEXTS = {
     "FIXED_SIZE_MISMATCH": "The size of FIXED type field at path '{path}' in the {reader} schema does not match with the {writer} schema",
     "TYPE_MISMATCH": "The type (path '{path}') of a field in the {reader} schema does not match with the {writer} schema",
@@ -35,12 +35,12 @@ TEXTS = {
 }
 _BEYOND_ASCII, _SPELLED = re.compile(r"[^\x00-\x7f]"), re.compile(r"Zu([0-9a-f]{2,5})Z")
 Node = Any
-#: What reading a node of another shape raises.
+#: The errors of reading a node with an unexpected form.
 FAULTS = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 class AvroSchema:
-    """A schema, with the definitions of those that it refers to by name."""
+    """A schema, with the definitions that it refers to by name."""
 
     kind = "AVRO"
 
@@ -54,7 +54,7 @@ class AvroSchema:
                 self._dependencies.append(form)
                 self._referenced.update(definitions(form))
             node = _load(text)
-            # A name may stand before its definition: Java's library prints the definition in its place.
+            # A name may come before its definition: Java's library prints the definition there.
             found = list(definitions(node))
             self._form = JavaPrinter(dict(found), self._referenced).form(node)
             self._own = dict(definitions(self._form))
@@ -67,7 +67,7 @@ class AvroSchema:
         return dump(self._form)
 
     def normalized(self) -> str:
-        """Return the canonical text of what Confluent's registry normalizes a schema to."""
+        """Return the canonical text of the schema as Confluent's registry normalizes it."""
         normal = NormalPrinter(self._referenced, self._own).form(self._form)
         return dump(JavaPrinter(known=self._referenced).form(normal))
 
@@ -77,10 +77,10 @@ class AvroSchema:
         return self.canonical
 
     def check(self, *, is_new: bool = True) -> None:
-        """Check the schema: whether Java's library takes it.
+        """Check that Java's library accepts the schema.
 
         Args:
-            is_new: whether the default of each field has to be a value of its type, as in a schema that is registered.
+            is_new: whether the default of each field has to be a value of its type, as in a registration.
 
         Raises:
             InvalidSchema: it is not valid.
@@ -90,7 +90,7 @@ class AvroSchema:
 
     @cached_property
     def checked(self) -> Any:
-        """The schema of Avro's library, which checks symbols and sizes, and that each name is defined.
+        """The schema in Avro's library. The library checks symbols and sizes, and that each name is defined.
 
         Raises:
             InvalidSchema: it is not valid.
@@ -101,7 +101,7 @@ class AvroSchema:
 
         if self._defined_twice:
             raise InvalidSchema(f"Can't redefine: {self._defined_twice}")
-        # Names are checked by `Rules`: those of Java may have letters that Python's library does not take.
+        # `Rules` checks names: Java's names may have letters that Python's library does not allow.
         names = Names(validate_names=False)
         known = {*self._referenced, *self._own}
         try:
@@ -120,7 +120,7 @@ class AvroSchema:
         result = ReaderWriterCompatibilityChecker().get_compatibility(self.checked, writer.checked)
         if result.compatibility is not SchemaCompatibilityType.incompatible:
             return []
-        # The library's merged result has the root beside the places.
+        # The library's merged result has the root among the places.
         messages, paths = (
             sorted(_shown(row) for row in result.messages),
             sorted(result.locations - {"", "/"}) or ["/"],
@@ -138,7 +138,7 @@ class AvroSchema:
 def _load(text: str) -> Node:
     node = loads(text, comments=True)
     if isinstance(node, str) and node not in PRIMITIVES:
-        # A schema that is nothing but a name: it must be a reference's.
+        # The schema is only a name, which must be that of a reference.
         return {"type": node}
     if not isinstance(node, str | list | dict):
         raise InvalidSchema(f"No type: {dump(node)}")
@@ -146,12 +146,12 @@ def _load(text: str) -> Node:
 
 
 def _repeated(names: list[str]) -> str:
-    """Return a name that stands there more than once, or nothing."""
+    """Return a name that occurs more than once, or nothing."""
     return next((name for name, count in Counter(names).items() if count > 1), "")
 
 
 def _qualified(node: Node, known: Collection[str], space: str = "") -> Node:
-    """Return the schema with full names alone, as the library compares them: `.A` for A without a namespace."""
+    """Return the schema with full names only, as the library compares them. `.A` stands for A without a namespace."""
     if isinstance(node, str):
         return node if node in PRIMITIVES else _dotted(referred(node, space, known))
     if isinstance(node, list):
@@ -165,7 +165,7 @@ def _qualified(node: Node, known: Collection[str], space: str = "") -> Node:
     if kind == "enum":
         made["symbols"] = [_spelled(symbol) for symbol in node["symbols"]]
     if kind in RECORDS:
-        made["type"] = "record"  # the library compares no errors, which are records for Java
+        made["type"] = "record"  # the library does not compare errors, which are records in Java
         made["fields"] = [{**row, "type": _qualified(row["type"], known, space)} for row in node["fields"]]
     for key in ("items", "values"):
         if key in node:
@@ -174,12 +174,12 @@ def _qualified(node: Node, known: Collection[str], space: str = "") -> Node:
 
 
 def _spelled(symbol: Node) -> Node:
-    """Return a symbol in ASCII alone, which the library asks for: Zu, the number of each other letter, Z."""
+    """Return a symbol in ASCII, which the library requires: any other letter becomes Zu, its number and Z."""
     return _BEYOND_ASCII.sub(lambda found: f"Zu{ord(found[0]):x}Z", symbol) if isinstance(symbol, str) else symbol
 
 
 def _shown(message: str) -> str:
-    """Return a message of the library with the names of the schema's text."""
+    """Return a message of the library with the names as in the schema's text."""
     return _SPELLED.sub(lambda found: chr(int(found[1], 16)), message.replace("expected: .", "expected: "))
 
 

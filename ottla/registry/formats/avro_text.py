@@ -1,7 +1,8 @@
-"""Avro's schemas as text: the form in which Java's library prints them, and Confluent's normalized form.
+"""Avro's schemas as text: the form that Java's library prints, and Confluent's normalized form.
 
 Java's form is the identity of a schema: names before fields, a namespace where it changes, a definition once and its name from
-then on, primitive types as words. Confluent's registry finds the same text in the topic, before this one or after it.
+then on, primitive types as words. Confluent's registry writes the same text to the topic, so that either registry can follow
+the other.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from ottla.registry.formats.java_json import double_text, dump, loads, sorted_ke
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 RECORDS = frozenset(("record", "error"))
 NAMED = RECORDS | frozenset(("enum", "fixed"))
-#: Attributes with a meaning of their own; all others are properties, which are kept as they are.
+#: Attributes with their own meaning. All others are properties, which are kept as they are.
 RESERVED = frozenset(("type", "name", "namespace", "doc", "fields", "aliases", "items", "values", "symbols", "size"))
 FIELD_RESERVED = frozenset(("type", "name", "doc", "default", "order", "aliases"))
-#: A definition with such a name is referred to by its full name, or it would be the type.
+#: A definition with such a name is referred to by its full name; otherwise the name would mean the type.
 TYPES = PRIMITIVES | NAMED | frozenset(("array", "map", "union"))
 #: The logical types of Java's library besides decimal, and the types that can have them.
 LOGICAL = {
@@ -35,7 +36,7 @@ LOGICAL = {
     "uuid": ("string",),
     "big-decimal": ("bytes",),
 }
-#: What Java's Double.valueOf reads, but for hexadecimal numbers.
+#: The texts that Java's Double.valueOf accepts, except hexadecimal numbers.
 _JAVA_DOUBLE = re.compile(r"\s*([+-]?)(?:(NaN|Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)\s*", re.ASCII)
 Node = Any  # what JSON can hold
 
@@ -50,14 +51,14 @@ def full_name(node: Mapping[str, Any], space: str) -> str:
 
 
 def qualified(name: str, space: str) -> str:
-    """Return a name with the namespace, if it has none of its own. `.A` is A without a namespace."""
+    """Return a name with the namespace, unless the name has one itself. `.A` is A without a namespace."""
     if "." in name:
         return name if name.rfind(".") else name[1:]
     return f"{space}.{name}" if space else name
 
 
 def referred(name: str, space: str, known: Collection[str]) -> str:
-    """Return the full name that a reference means: in its namespace, or without one if that is what is known."""
+    """Return the full name for a reference: in its namespace, or without one if only that name is known."""
     full = f"{space}.{name}" if space and "." not in name else name
     return name if full not in known and name in known else full
 
@@ -66,16 +67,16 @@ def names_of(node: Mapping[str, Any], space: str) -> list[str]:
     """Return the aliases of a definition as full names, each once.
 
     Raises:
-        TypeError: they are no texts.
+        TypeError: the aliases are no texts.
     """
     return [*dict.fromkeys(qualified(name, space) for name in aliases_of(node))]
 
 
 def aliases_of(node: Mapping[str, Any]) -> list[str]:
-    """Return the aliases of a definition or field as they stand there.
+    """Return the aliases of a definition or field as they are written.
 
     Raises:
-        TypeError: they are no texts.
+        TypeError: the aliases are no texts.
     """
     found = node.get("aliases", [])
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
@@ -84,7 +85,7 @@ def aliases_of(node: Mapping[str, Any]) -> list[str]:
 
 
 def default_of(row: Mapping[str, Any], kind: Node) -> Node:
-    """Return the default of a field. A number in a text is the default of a float or double too, as in Java's library."""
+    """Return the default of a field. As in Java's library, a text with a number is also a valid default of a float or double."""
     value = row["default"]
     if not isinstance(value, str) or (kind.get("type") if isinstance(kind, dict) else kind) not in ("float", "double"):
         return value
@@ -97,7 +98,7 @@ def default_of(row: Mapping[str, Any], kind: Node) -> Node:
 
 
 def definitions(node: Node, space: str = "") -> Iterator[tuple[str, Node]]:
-    """Yield the named definitions of a schema, each with its full name and a namespace of its own."""
+    """Yield the named definitions of a schema, each with its full name and an explicit namespace."""
     if isinstance(node, list):
         for branch in node:
             yield from definitions(branch, space)
@@ -116,7 +117,7 @@ def definitions(node: Node, space: str = "") -> Iterator[tuple[str, Node]]:
 
 
 def resolved(text: str, dependencies: Mapping[str, str]) -> Node:
-    """Return the JSON of a schema with the definitions of all that it refers to.
+    """Return the JSON of a schema together with the definitions that it refers to.
 
     Raises:
         ValueError, LookupError, TypeError, AttributeError, RecursionError: the text is no schema.
@@ -128,9 +129,10 @@ def resolved(text: str, dependencies: Mapping[str, str]) -> Node:
 
 
 class JavaPrinter:
-    """Prints a schema as Java's library does. Names in `inlined` are printed with their definition, once, where they are first met.
+    """Prints a schema as Java's library does.
 
-    `known` are names that are defined elsewhere, and stay names.
+    Names in `inlined` are printed with their definitions at the first place where they occur. `known` are names that are
+    defined elsewhere; only the names are printed.
     """
 
     def __init__(self, inlined: Mapping[str, Node] | None = None, known: Collection[str] = ()) -> None:
@@ -221,10 +223,16 @@ def _relative(full: str, space: str) -> str:
 
 
 class NormalPrinter:
-    """Prints a schema in Java's form as Confluent's normalized one: full names, attributes in a fixed order, and these sorted."""
+    """Prints a schema from Java's form in Confluent's normalized form: full names, attributes in a fixed order, and sorted
+    properties.
+    """
 
     def __init__(self, referenced: Mapping[str, Node], own: Mapping[str, Node]) -> None:
-        """Make a printer. `referenced`: referenced definitions by their full names, which stay references; `own`: the schema's."""
+        """Make a printer.
+
+        `referenced` has the definitions of references by their full names: these stay references. `own` has the schema's
+        definitions.
+        """
         self._defined = set(referenced)
         self._known = {**referenced, **own}
 
@@ -280,7 +288,7 @@ class NormalPrinter:
         return made | {key: sorted_keys(row[key]) for key in sorted(row) if key not in FIELD_RESERVED}
 
     def _default(self, node: Node, value: Node, space: str) -> Node:
-        """Return a default as a value of its type is printed: 1 of a double as 1.0, and a float with its own digits."""
+        """Return a default as a value of its type is printed: 1 of a double as 1.0, and a float with its shortest digits."""
         if isinstance(node, list):
             return self._default(node[0], value, space) if node else value
         if isinstance(node, str) and node not in PRIMITIVES:
@@ -306,7 +314,7 @@ class NormalPrinter:
 
 
 def _logical_names(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the properties that a logical type has, which are printed before the others; none if Java's library does not know it."""
+    """Return the properties of a logical type, which are printed first; none if Java's library does not know the type."""
     name, kind = node.get("logicalType"), node["type"]
     if name == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = node.get("precision"), node.get("scale", 0)
@@ -322,7 +330,9 @@ def _logical_names(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _as_float(value: float) -> float:
-    """Return the number with the fewest digits that has the same 32 bits, as Java's Float.toString; the number itself beyond them."""
+    """Return the number with the fewest digits that is the same 32-bit float, as Java's Float.toString; outside its range
+    return the number itself.
+    """
     (near,) = struct.unpack("f", struct.pack("f", value))
     if not math.isfinite(near):
         return float(value)

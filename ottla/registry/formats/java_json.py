@@ -1,10 +1,8 @@
-"""JSON as Jackson reads and writes it, the library of Confluent's registry and of Avro for Java.
+"""JSON as Jackson reads and writes it. Jackson is the library of Confluent's registry and of Avro for Java.
 
-The text that is kept of a schema is its identity: its MD5 decides about its id. What Java would print in another way, such as
-1.0E25 for 1e+25, has therefore to be printed as Java does.
-
-Avro has numbers with a point as doubles, Confluent's JSON Schema as exact decimals: 1.10 is 1.1 in the one, and stays in the other.
-Reference: Double.toString of JDK 19 and later, BigDecimal.toString, and Jackson 2.18.
+The canonical text of a schema is its identity: its MD5 decides about its id. So everything has to be printed as Java does it,
+such as 1.0E25 for 1e+25. In Avro numbers with a point are doubles, in Confluent's JSON Schema exact decimals: Avro prints 1.10
+as 1.1, and JSON Schema as 1.10. Reference: Double.toString of JDK 19 and later, BigDecimal.toString, and Jackson 2.18.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any, NoReturn
 #: Java's bounds of a number in JSON: the scale of a BigDecimal is an int32, and Jackson reads at most 1000 digits.
 EXPONENT_MAX = 2**31 - 1
 DIGITS_MAX = 1_000
-#: A text in quotes, or a comment. One that does not end goes to the end, so that each character is read once.
+#: A text in quotes, or a comment. One without an end goes to the end of the text, so that each character is read once.
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|/\*(?:.*?\*/|.*)|//[^\r\n]*', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 Json = Any
@@ -28,12 +26,12 @@ def loads(text: str, *, comments: bool = False, exact: bool = False) -> Json:
     """Parse JSON.
 
     Args:
-        comments: whether `/* */` and `//` before the end of the value are taken, as Avro's parser does.
-        exact: whether numbers with a point or an exponent are exact, instances of Decimal, or doubles.
+        comments: whether `/* */` and `//` before the end of the value are allowed, as in Avro's parser. exact: whether numbers
+        with a point or an exponent become exact (instances of Decimal) or doubles.
 
     Raises:
-        ValueError: it is no JSON. NaN and Infinity are none.
-        RecursionError: it is nested too deeply.
+        ValueError: the text is no JSON. NaN and Infinity are not allowed.
+        RecursionError: the JSON is nested too deeply.
     """
     decoder = json.JSONDecoder(
         parse_float=_decimal if exact else _double, parse_int=_integer, parse_constant=_no_constant
@@ -48,21 +46,21 @@ def loads(text: str, *, comments: bool = False, exact: bool = False) -> Json:
 
 
 def dump(value: Json) -> str:
-    """Return JSON as Jackson writes it: without spaces, not escaped to ASCII, and with Java's numbers."""
+    """Return JSON as Jackson writes it: without spaces, with characters beyond ASCII as they are, and with Java's numbers."""
     parts: list[str] = []
     _write(value, parts)
     return "".join(parts)
 
 
 def sorted_keys(value: Json) -> Json:
-    """Return JSON with the keys of all objects in their order."""
+    """Return JSON with the keys of all objects sorted."""
     if isinstance(value, dict):
         return {key: sorted_keys(value[key]) for key in sorted(value)}
     return [sorted_keys(row) for row in value] if isinstance(value, list) else value
 
 
 def double_text(value: float) -> str:
-    """Return a double as Double.toString does in Java: the shortest digits that are this double, two at least."""
+    """Return a double as Double.toString does in Java: the fewest digits that give this double, but at least two."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0:
@@ -70,7 +68,7 @@ def double_text(value: float) -> str:
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int)
     if len(digits) == 1:
-        # Java prints the two digits that are nearest: 4.9E-324, although one digit, 5, would do.
+        # Java prints the two nearest digits: 4.9E-324, although the single digit 5 would be enough.
         sign, digits, exponent = Decimal(f"{value:.1e}").as_tuple()
         assert isinstance(exponent, int)
     text, point = "".join(map(str, digits)), len(digits) + exponent
@@ -108,7 +106,7 @@ def _write(value: Json, parts: list[str]) -> None:
 
 def _quoted(text: str) -> str:
     made = json.dumps(text, ensure_ascii=False)
-    # Jackson's digits of control characters are upper case.
+    # Jackson escapes control characters with upper-case digits.
     return _ESCAPE.sub(_upper, made) if "\\u00" in made else made
 
 

@@ -1,11 +1,11 @@
-"""Which evolution of a JSON schema is compatible: Confluent's rules, which compare content models of objects and arrays.
+"""The compatible changes of a JSON schema, by Confluent's rules, which compare content models of objects and arrays.
 
-A property can be added if the old schema was closed, because it could not hold anything else under that name; it can be removed if
-the new one is open. What stands between (patternProperties, a schema of additionalProperties) must cover the property. Sums and
-products of schemas are compared as a matching of their parts.
+A property can be added if the old schema was closed, because that could not hold anything under the name; a property can be
+removed if the new schema is open. In a partially open schema (patternProperties, a schema of additionalProperties) that schema
+must cover the property. For anyOf, oneOf and allOf a matching between the parts of both schemas is searched.
 
-The tables say which differences are compatible; the walk only finds them. Schemas that contain themselves are compared by a
-greatest fixed point: a pair that is met again below itself counts as compatible, until a pass has found it is not.
+The tables say which differences are compatible; the walk only finds them. Recursive schemas are compared by a greatest fixed
+point: a pair that occurs again below itself counts as compatible, until a pass has shown that it is not.
 
 Reference: the tests of Confluent's schema registry (json-schema-provider, diff-schema-examples and diff-combined-schema-examples),
 which tests/ottla/registry has as a table of pairs and verdicts.
@@ -34,7 +34,7 @@ Pair = tuple[int, int]
 
 
 def compare(old: JsonNode, new: JsonNode, compatible: frozenset[str] = COMPATIBLE) -> list[Difference]:
-    """Return the differences of two versions of a schema, the compatible ones too."""
+    """Return the differences of two versions of a schema, including the compatible ones."""
     known: dict[Pair, list[Difference]] = {}
     while True:
         comparison = _Comparison(compatible, known)
@@ -46,25 +46,25 @@ def compare(old: JsonNode, new: JsonNode, compatible: frozenset[str] = COMPATIBL
 
 
 class _Comparison:
-    """One pass. `known` are pairs that an earlier pass found incompatible, with their differences."""
+    """One pass. `known` are pairs that an earlier pass has found incompatible, with their differences."""
 
     def __init__(self, compatible: frozenset[str], known: dict[Pair, list[Difference]]) -> None:
         self.found: list[Difference] = []
-        #: Whether a pair counted as compatible because it was met below itself.
+        #: Whether a pair counted as compatible because it occurred again below itself.
         self.assumed = False
         self._compatible = compatible
         self._known = known
         self._done: dict[Pair, list[Difference]] = {}
         self._entered: set[Pair] = set()
         self._path: list[str] = []
-        # Nodes whose ids stand in the tables stay alive.
+        # The nodes whose ids are in the tables are kept alive.
         self._kept: list[JsonNode] = []
 
     def incompatible_pairs(self) -> dict[Pair, list[Difference]]:
         return {pair: rows for pair, rows in self._done.items() if not self._readable(rows)}
 
     def pair(self, old: JsonNode | None, new: JsonNode | None) -> None:
-        """Compare two schemas at the place where the walk is."""
+        """Compare two schemas at the present place of the walk."""
         if old is None or new is None:
             if old is not new:
                 self.add("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED")
@@ -73,7 +73,7 @@ class _Comparison:
         self.found += [Difference(row.kind, prefix + row.path[2:], "") for row in self._pair(old.target, new.target)]
 
     def _pair(self, old: JsonNode, new: JsonNode) -> list[Difference]:
-        """Return the differences of a pair with paths that begin at it."""
+        """Return the differences of a pair, with paths relative to the pair."""
         key = (id(old), id(new))
         if key in self._done:
             return self._done[key]
@@ -93,7 +93,7 @@ class _Comparison:
             self._entered.discard(key)
 
     def _tried(self, old: JsonNode, new: JsonNode) -> tuple[list[Difference], bool]:
-        """Return the differences at this place without taking them, and whether they are compatible."""
+        """Return the differences at this place without recording them, and whether they are compatible."""
         outer, self.found = self.found, []
         self.pair(old, new)
         rows, self.found = self.found, outer
@@ -128,7 +128,7 @@ class _Comparison:
             compare_kind(old, new)
 
     def _one_of_several(self, old: JsonNode, new: JsonNode) -> bool:
-        """Compare a schema with the parts of a combined one: whether one part is compatible with it."""
+        """Compare a schema with the parts of a combined one: is one part compatible with it?"""
         if old.kind != "combined" and new.kind == "combined":
             parts, several = new.parts, "SUM_TYPE_EXTENDED" if new.criterion != "allOf" else None
         elif old.kind == "combined" and new.kind != "combined":
@@ -268,7 +268,7 @@ class _Comparison:
         self.add(added_property(required, now.has_default) + "_UNOPEN_CONTENT_MODEL")
 
     def _removed(self, what: str, content: Content, was: JsonNode, name: str = "") -> None:
-        """Compare a property or an item with what the new schema has in its place."""
+        """Compare a property or an item with the content of the new schema that takes its place."""
         if content.is_open:
             self.add(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
             return
@@ -305,7 +305,7 @@ class _Comparison:
                         self.pair(schemas[name], others[name])
 
     def _additional(self, old: JsonNode, new: JsonNode, old_keyword: str, new_keyword: str, name: str) -> None:
-        """Compare what objects and arrays may hold besides what is named."""
+        """Compare the additional content that objects and arrays may hold."""
         with self._at("additionalProperties" if name == "ADDITIONAL_PROPERTIES" else "additionalItems"):
             permitted_old, permitted_new = old.raw.get(old_keyword) is not False, new.raw.get(new_keyword) is not False
             was, now = old.child(old_keyword), new.child(new_keyword)
@@ -383,7 +383,7 @@ class _Comparison:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether two values are the same in JSON, where true is no number."""
+    """Return whether two values are the same in JSON, where true is not 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 

@@ -1,6 +1,6 @@
-"""Content models, which Confluent's rules compare: what an object or array may hold besides what it names.
+"""Content models, which Confluent's rules compare: what an object or array may contain besides its named properties or items.
 
-An open one holds anything, a closed one nothing; the others are partially open, and hold what a schema covers.
+An open model allows anything, a closed one nothing. The others are partially open, and allow what a schema covers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.registry.formats.json_pattern import matches
 
 class Content:
     def __init__(self, node: JsonNode, additional: str, unevaluated: str, patterns: Mapping[str, JsonNode]) -> None:
-        """Take the keyword of additional content, that of unevaluated content, and schemas by a pattern of names."""
+        """Take the keywords of additional and of unevaluated content, and the schemas by a pattern of names."""
         self._is_closed = node.raw.get(additional) is False
         self._additional = node.child(additional)
         self._rest = node.unevaluated(unevaluated)
@@ -26,7 +26,7 @@ class Content:
         return self._rest is None or self._rest.kind == "any"
 
     def is_unknown(self, name: str) -> bool:
-        """Return whether a pattern that cannot be evaluated decides what covers a name."""
+        """Return whether it depends on a pattern that cannot be evaluated whether a schema covers a name."""
         for pattern in self._patterns:
             found = matches(pattern, name)
             if found is not False:
@@ -34,7 +34,7 @@ class Content:
         return False
 
     def cover(self, name: str = "") -> JsonNode | None:
-        """Return the schema of content that is not named; None if it may not be there, or may be anything."""
+        """Return the schema of content with this name that is not declared; None if anything is allowed, or nothing."""
         for pattern, schema in self._patterns.items():
             if matches(pattern, name):
                 return schema

@@ -32,9 +32,9 @@ COMPATIBLE = _kinds(
     ENUM_ARRAY_EXTENDED COMBINED_TYPE_EXTENDED PRODUCT_TYPE_NARROWED SUM_TYPE_EXTENDED NOT_TYPE_NARROWED
     """
 )
-#: A pattern that RE2 cannot read decides whether there is a difference.
+#: A pattern that RE2 cannot read would decide whether there is a difference.
 NOT_EVALUATED = "PATTERN_PROPERTIES_NOT_EVALUATED"
-#: The kinds that are compatible too where the subject's compatibilityPolicy is LENIENT.
+#: These kinds are compatible too if the subject's compatibilityPolicy is LENIENT.
 LENIENT = COMPATIBLE | _kinds(
     """
     ADDITIONAL_PROPERTIES_NARROWED ADDITIONAL_PROPERTIES_REMOVED UNEVALUATED_PROPERTIES_NARROWED UNEVALUATED_PROPERTIES_REMOVED
@@ -43,7 +43,7 @@ LENIENT = COMPATIBLE | _kinds(
     PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
     """
 )
-#: The sentences of incompatible differences (Confluent's), by the first pattern that a kind matches.
+#: The sentences about incompatible differences (Confluent's), by the first pattern that matches a kind.
 TEXTS = (
     (
         NOT_EVALUATED,
@@ -118,7 +118,7 @@ def bound_changed(keyword: str, was: Decimal | None, now: Decimal | None) -> str
 
 
 def snake(keyword: str) -> str:
-    """Return a keyword as it stands in names: MAX_LENGTH for maxLength."""
+    """Return a keyword as names of differences have it: MAX_LENGTH for maxLength."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", keyword).upper()
 
 
@@ -133,7 +133,7 @@ def multiple_changed(was: Decimal | None, now: Decimal | None) -> str:
 def _divides(part: Decimal, whole: Decimal) -> bool:
     try:
         return bool(part) and whole % part == 0
-    except ArithmeticError:  # the quotient has more digits than are calculated
+    except ArithmeticError:  # the quotient would have more digits than are computed
         return False
 
 

@@ -1,10 +1,9 @@
-"""JSON Schema as a tree of nodes of one kind each, which is what compatibility compares.
+"""JSON Schema as a tree of nodes of one kind each, which the check of compatibility compares.
 
-A schema with keywords of several kinds is the `allOf` of one node for each kind, and several types are the `anyOf` of them, as in
-the Java library that Confluent's registry stands on: {"type": ["string", "null"]} is any of two, {"type": "string", "enum": [...]}
-all of two. Before draft 2019-09 the keywords beside a $ref have no meaning.
-
-Nodes are made when they are first looked at, therefore a schema may refer to itself.
+A schema with keywords of several kinds becomes an `allOf` with one node for each kind, and several types become an `anyOf`, as
+in the Java library of Confluent's registry: {"type": ["string", "null"]} is anyOf two nodes, {"type": "string", "enum": [...]}
+is allOf two. Before draft 2019-09 keywords beside a $ref have no meaning. Nodes are made when they are first used, so a schema
+may refer to itself.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 from ottla.registry.formats.parsed import InvalidSchema
 
-#: Keywords that belong to a type, and make a node of it where no type is said.
+#: Keywords that belong to a type. Without `type`, they make a node of that type.
 KEYWORDS = {
     "string": frozenset(("minLength", "maxLength", "pattern", "format")),
     "number": frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
@@ -35,7 +34,7 @@ KEYWORDS = {
     ),
 }  # fmt: skip
 CRITERIA = ("allOf", "anyOf", "oneOf")
-#: Keywords that hold schemas by names, and all that hold schemas: one, an array, or by names.
+#: Keywords that contain schemas by names; and all keywords that contain schemas: one, an array, or by names.
 MAPS = frozenset(("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"))
 HOLDERS = MAPS | frozenset(
     (
@@ -44,7 +43,7 @@ HOLDERS = MAPS | frozenset(
     )
 )  # fmt: skip
 TYPES = ("string", "number", "integer", "boolean", "null", "array", "object")
-#: Drafts in which the items of a tuple are `prefixItems`, and in which a $ref may have keywords beside it.
+#: Drafts in which `prefixItems` has the items of a tuple, and in which a $ref may have keywords beside it.
 WITH_PREFIX_ITEMS = ("2020-12",)
 WITH_SIBLINGS = ("2019-09", "2020-12")
 REFERENCES_MAX = 1_000
@@ -53,7 +52,7 @@ Json = Any
 
 
 class Document:
-    """The text that nodes are made of: its root, and the documents that it refers to."""
+    """The text that nodes are made from: its root, and the documents that it refers to."""
 
     def __init__(self, root: Json, others: Mapping[str, Json], name: str = "") -> None:
         self.root = root
@@ -66,9 +65,9 @@ class Document:
         self.has_siblings = any(part in draft for part in WITH_SIBLINGS)
 
     def node(self, raw: Json) -> JsonNode:
-        """Return the node of a schema in this document; always the same one."""
+        """Return the node of a schema in this document. For the same schema it is always the same node."""
         found = self._nodes.get(id(raw))
-        # Texts equal in their value may be one object: true, false.
+        # Equal values such as true and false may be the same Python object, so only those of objects are kept.
         if found is None:
             found = _node(self, raw)
             if isinstance(raw, dict):
@@ -76,7 +75,7 @@ class Document:
         return found
 
     def resolve(self, reference: str) -> JsonNode:
-        """Return the node that a $ref names.
+        """Return the node that a $ref refers to.
 
         Raises:
             InvalidSchema: there is none.
@@ -132,7 +131,7 @@ class JsonNode:
         self.kind = kind
         self.parts = parts
         self.criterion = criterion
-        #: The common keywords of a schema stand at its outermost node alone.
+        #: Only the outermost node of a schema has its common keywords.
         self.is_outer = False
 
     def common(self, keyword: str) -> Json:
@@ -145,7 +144,10 @@ class JsonNode:
 
     @cached_property
     def target(self) -> JsonNode:
-        """The schema that a reference means. One to a meta-schema, or that goes round in a circle, stays what it is."""
+        """The schema that a reference refers to.
+
+        If that is a meta-schema, or the references form a circle, the reference itself.
+        """
         found = self
         for _ in range(REFERENCES_MAX):
             if found.kind != "reference" or is_meta(found.raw["$ref"]):
@@ -154,7 +156,7 @@ class JsonNode:
         return self
 
     def child(self, keyword: str) -> JsonNode | None:
-        """Return the schema of a keyword, if it has one that is no boolean."""
+        """Return the schema in a keyword, if there is one and it is no boolean."""
         raw = self.raw.get(keyword)
         return self.document.node(raw) if isinstance(raw, dict) else None
 
@@ -167,7 +169,7 @@ class JsonNode:
         return {name: self.document.node(raw) for name, raw in rows.items()} if isinstance(rows, dict) else {}
 
     def unevaluated(self, keyword: str) -> JsonNode | None:
-        """Return the schema of a keyword that came with draft 2019-09."""
+        """Return the schema in a keyword that was introduced with draft 2019-09."""
         return self.child_or_boolean(keyword) if self.document.has_siblings else None
 
     # -- Numbers -------------------------------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ class JsonNode:
 
     @property
     def additional_keyword(self) -> str:
-        """The keyword of the items after those of a tuple."""
+        """The keyword for the items after those of a tuple."""
         return "items" if self.document.has_prefix_items and "prefixItems" in self.raw else "additionalItems"
 
     # -- Objects -------------------------------------------------------------------------------------------------------
@@ -207,7 +209,7 @@ class JsonNode:
         return frozenset(row for row in rows if isinstance(row, str)) if isinstance(rows, list) else frozenset()
 
     def dependent_names(self) -> dict[str, frozenset[str]]:
-        """Return, by property, the names that must be there with it."""
+        """Return for each property the names that must exist together with it."""
         rows = {**(self.raw.get("dependencies") or {}), **(self.raw.get("dependentRequired") or {})}
         return {name: frozenset(names) for name, names in rows.items() if isinstance(names, list)}
 
@@ -266,18 +268,18 @@ def _typed(document: Document, raw: Mapping[str, Json], name: Json) -> JsonNode:
 
 
 def is_meta(reference: str) -> bool:
-    """Return whether a reference names the schema of a draft, which no registry has to be asked for."""
+    """Return whether a reference refers to the schema of a draft, which is known without a registry."""
     return reference.startswith(("http://json-schema.org/", "https://json-schema.org/"))
 
 
 def _id_of(raw: Json) -> str:
-    """Return the id of a schema without an empty fragment, nothing if it has none."""
+    """Return the id of a schema without an empty fragment, or nothing if it has none."""
     found = raw.get("$id", raw.get("id")) if isinstance(raw, dict) else None
     return found.removesuffix("#") if isinstance(found, str) else ""
 
 
 def _anchored(value: Json, anchor: str) -> Json:
-    """Return the schema of an $anchor, or of an $id of a fragment alone."""
+    """Return the schema with an $anchor, or with an $id that is only a fragment."""
     for row in _schemas(value):
         if row.get("$anchor") == anchor or row.get("$dynamicAnchor") == anchor or f"#{anchor}" == _id_of(row):
             return row
@@ -299,7 +301,7 @@ def _schemas(value: Json) -> Iterator[Mapping[str, Json]]:
 
 
 def held(raw: Mapping[str, Json], keyword: str) -> list[Json]:
-    """Return the schemas that a keyword of a schema holds, none if it holds no schemas. What else there is are values."""
+    """Return the schemas that a keyword contains. Other keywords contain values, and no schemas."""
     value = raw.get(keyword)
     if keyword in MAPS:
         return list(value.values()) if isinstance(value, dict) else []

@@ -1,8 +1,9 @@
-r"""Regular expressions of JSON schemas: whether one is valid, and whether a name of a property has a match of it.
+r"""Regular expressions of JSON schemas: whether one is valid, and whether it matches a property's name.
 
-JSON Schema prescribes ECMA-262's dialect, Confluent's registry reads Java's. What is valid in one of them is taken. Names are matched
-in time linear in their length, by RE2 (`ottla.server.extras`), to whose syntax an expression is translated. What RE2 does not have
-(looking ahead or behind, back references, possessive repetitions), or the dialects read differently, is not evaluated.
+JSON Schema prescribes ECMA-262's dialect, but Confluent's registry uses Java's. An expression that is valid in one of them is
+accepted. RE2 (`ottla.server.extras`) matches names in time linear in their length, after an expression was translated to its
+syntax. An expression is not evaluated if RE2 lacks a part of it (lookahead and lookbehind, back references, possessive
+repetitions), or if the dialects differ about it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CODE = re.compile(
 )
 _PROPERTY = re.compile(r"[pP](?:\{(?:Is|(?:sc|gc|script|Script|General_Category)=)?([A-Za-z_]+)\}|([A-Z]))")
 _JAVA_FLAGS, _RE2_FLAGS = frozenset("idmsuxU-"), frozenset("ims-")
-#: What letters after a backslash mean, as the content of a class.
+#: The meaning of letters after a backslash, as the content of a class.
 _CLASSES = {
     "s": r"\t-\r ",
     "h": r" \t\x{a0}\x{1680}\x{180e}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}",
@@ -50,7 +51,7 @@ _LONG_NAMES = {
 }  # fmt: skip
 #: RE2's bound of a counted repetition.
 REPEATED_MAX = 1_000
-#: Compiled expressions that are kept in a checking process: an object's patterns are asked for each of its properties.
+#: A checking process keeps this many compiled expressions: an object's patterns are matched with each of its properties.
 KEPT_MAX = 64
 
 
@@ -58,17 +59,17 @@ def check_pattern(text: str) -> None:
     """Check that an expression is valid in Java's or ECMA-262's dialect.
 
     Raises:
-        InvalidSchema: it is not.
+        InvalidSchema: it is valid in neither.
     """
     _Reader(text).read()
 
 
 def matches(text: str, name: str) -> bool | None:
-    """Return whether a name has a match of an expression; None if it cannot be evaluated."""
+    """Return whether an expression matches a name; None if it cannot be evaluated."""
     found = _compiled(text)
     try:
         return None if found is None else found.fullmatch(name) is not None
-    except ValueError:  # too much work
+    except ValueError:  # the matching needs too much work
         return None
 
 
@@ -82,7 +83,7 @@ def _compiled(text: str) -> Pattern | None:
 
 
 class _Reader:
-    """Reads an expression once, from its first character to its last."""
+    """Reads an expression once from its first character to its last."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -92,7 +93,7 @@ class _Reader:
         self._is_readable = True
 
     def read(self) -> str | None:
-        """Return the expression in RE2's syntax, None if it has what RE2 does not.
+        """Return the expression in RE2's syntax, or None if it has parts that RE2 lacks.
 
         Raises:
             InvalidSchema: it is valid in no dialect.
@@ -124,7 +125,7 @@ class _Reader:
         return InvalidSchema(f"'{self._text[:200]}' is no regular expression: {what} at {self._at}")
 
     def _take(self, count: int, translated: str | None = None) -> None:
-        """Go on behind some characters, which are themselves in RE2's syntax, or something else."""
+        """Take some characters of the expression, unchanged or with their translation for RE2."""
         part = self._text[self._at : self._at + count]
         self._out.append(part if translated is None else translated)
         self._at += count
@@ -134,7 +135,7 @@ class _Reader:
         self._at += count
 
     def _group(self) -> bool:
-        """Read the beginning of a group; return whether a repetition may follow."""
+        """Read the beginning of a group. Return whether a repetition may follow."""
         found = _GROUP.match(self._text, self._at)
         assert found is not None
         plain, looking, name, flags, end = found.groups()
@@ -152,7 +153,7 @@ class _Reader:
         return end == ")"
 
     def _repetition(self, character: str, can_repeat: bool) -> bool:
-        """Read a repetition with what follows it; return whether the character begins one."""
+        """Read a repetition with its suffix. Return whether the character begins one."""
         counted = _COUNTED.match(self._text, self._at) if character == "{" else None
         if character == "{":
             if counted is None or not can_repeat:
@@ -190,7 +191,7 @@ class _Reader:
             self._character(is_in_class=False)
 
     def _character(self, *, is_in_class: bool) -> None:
-        """Read a backslash with what belongs to it, which means one character or a property."""
+        """Read a backslash and what belongs to it: a character or a property."""
         following = self._text[self._at + 1 : self._at + 2]
         if not following:
             raise self._fault("a backslash without a character")
@@ -222,7 +223,7 @@ class _Reader:
         self._take(1)
         if self._text[self._at : self._at + 1] == "^":
             self._take(1)
-        if self._text[self._at : self._at + 1] == "]":  # empty in ECMA-262, a member in Java
+        if self._text[self._at : self._at + 1] == "]":  # an empty class in ECMA-262, but a member of the class in Java
             self._is_readable = False
         while (character := self._text[self._at : self._at + 1]) != "]":
             found = _RANGE.match(self._text, self._at)
@@ -233,7 +234,7 @@ class _Reader:
                 raise self._fault("an illegal character range")
             if character == "\\":
                 self._class_escape()
-            elif character == "[" or self._text.startswith("&&", self._at):  # classes within classes in Java alone
+            elif character == "[" or self._text.startswith("&&", self._at):  # only Java has classes within classes
                 self._unreadable(1)
             else:
                 self._take(1 if found is None else 3)

@@ -1,10 +1,11 @@
-"""Which JSON schemas are valid: the meta-schema of their draft without its minimums, regular expressions, and references.
+"""The validity of JSON schemas, by the meta-schema of their draft without its minimums, by their regular expressions, and by
+their references.
 
-The libraries of Confluent's registry check the types of what keywords hold, and nothing of what the meta-schemas ask besides: an
-array of `required` may be empty or hold a name twice, as generators write it. References are followed from the root on: in drafts
-before 2019-09 a definition that nothing refers to may refer to anything.
+The libraries of Confluent's registry check the types of keywords' values, and nothing else of the meta-schemas: an array of
+`required` may be empty or have a name twice, as generators write it. References are followed from the root on: in drafts before
+2019-09 an unused definition may refer to anything.
 
-Reference: everit-json-schema 1.14.6 and json-sKema 0.23.0, seen by what they refuse.
+Reference: everit-json-schema 1.14.6 and json-sKema 0.23.0, by what they reject.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from ottla.registry.formats.json_model import HOLDERS, Document, Json, held, is_
 from ottla.registry.formats.json_pattern import check_pattern
 from ottla.registry.formats.parsed import InvalidSchema
 
-#: The draft of a schema that names none, as in Confluent's registry.
+#: The draft of a schema that names none. It is that of Confluent's registry.
 DEFAULT_DRAFT = "http://json-schema.org/draft-07/schema#"
-#: What is left out of the meta-schemas.
+#: These keywords are removed from the meta-schemas.
 LEFT_OUT = frozenset(
     (
         "minItems",
@@ -36,10 +37,10 @@ LEFT_OUT = frozenset(
 
 
 def check(root: Json, document: Document) -> None:
-    """Check a schema and all that it refers to within its document.
+    """Check a schema and everything that it refers to within its document.
 
     Raises:
-        InvalidSchema: it is not valid.
+        InvalidSchema: something in it is not valid.
     """
     from jsonschema.exceptions import best_match
 
@@ -56,7 +57,7 @@ def check(root: Json, document: Document) -> None:
 
 
 def _check_parts(root: Json, document: Document) -> None:
-    """Check references and regular expressions, in the order in which schemas are reached."""
+    """Check references and regular expressions, in the order in which schemas are found."""
     waiting = [(root, document)]
     seen: set[int] = set()
     while waiting:
@@ -64,14 +65,14 @@ def _check_parts(root: Json, document: Document) -> None:
         if not isinstance(row, dict) or id(row) in seen:
             continue
         seen.add(id(row))
-        within.node(row)  # its types are known
+        within.node(row)  # this raises an error for an unknown type
         reference = row.get("$ref", "")
         if not isinstance(reference, str):
             raise InvalidSchema(f"a $ref is a text, and no {type(reference).__name__}")
         if "$ref" in row:
             if not is_meta(reference):
                 target = within.resolve(reference)
-                # What another document holds was checked when it was registered.
+                # Another document was checked when it was registered.
                 waiting += [(target.raw, within)] if target.document is within else []
             if not within.has_siblings:
                 continue
@@ -86,7 +87,7 @@ def _check_parts(root: Json, document: Document) -> None:
 
 @lru_cache(maxsize=16)
 def _meta_validator(draft: str) -> Any:
-    """Return the validator of schemas of a draft. An unknown one is that of draft 7."""
+    """Return the validator for schemas of a draft. For an unknown draft it is that of draft 7."""
     from jsonschema import validators
     from jsonschema_specifications import REGISTRY
     from referencing import Registry
@@ -105,12 +106,12 @@ def _without_minimums(value: Json) -> Json:
         return [_without_minimums(row) for row in value]
     if not isinstance(value, dict):
         return value
-    # Where an object stands, the word is a property's name.
+    # If the value is an object, the key is not this keyword but the name of a property.
     return {key: _without_minimums(row) for key, row in value.items() if key not in LEFT_OUT or isinstance(row, dict)}
 
 
 def _rough(value: Json) -> Json:
-    """Return a schema with doubles in place of exact numbers, as the library knows them."""
+    """Return a schema with doubles in place of exact numbers, which the library does not know."""
     if isinstance(value, dict):
         return {key: _rough(row) for key, row in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""JSON schemas: checked by the library `jsonschema` against their draft, printed without spaces, and compared."""
+"""JSON schemas are checked against their draft by the library `jsonschema`, printed without spaces, and compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 
 
 class JsonSchema:
-    """A schema, with those that its $refs name."""
+    """A schema, with the schemas that its $refs refer to."""
 
     kind = "JSON"
 

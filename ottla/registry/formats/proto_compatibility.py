@@ -1,8 +1,8 @@
-"""Which evolution of a Protobuf file is compatible: Confluent's rules, which look at numbers and kinds, and hardly at names.
+"""The compatible changes of a Protobuf file, by Confluent's rules, which compare numbers and kinds, and hardly ever names.
 
-The table COMPATIBLE is the verdict; the walk below only finds differences. A field is compared by its number in the whole
-message, wherever it stands: leaving a oneof is compatible, and two fields that had nothing to do with each other must not share
-one. Fields of messages are compared through the message that they name, also where it was imported.
+The table COMPATIBLE has the verdicts; the walk below only finds differences. A field is found by its number anywhere in the
+message: a field may leave a oneof, but two fields that were independent must not get into the same one. Fields of messages are
+compared through the message that they name, also where it was imported.
 
 Reference: the tests of Confluent's schema registry (protobuf-provider, diff-schema-examples.json), which tests/registry has as a
 table of pairs and verdicts.
@@ -30,7 +30,7 @@ from ottla.registry.formats.proto_nodes import (
     of_kind,
 )
 
-#: Differences after which data that was written before can still be read.
+#: After these differences, older data can still be read.
 COMPATIBLE = frozenset(
     (
         "MESSAGE_ADDED",
@@ -50,7 +50,7 @@ COMPATIBLE = frozenset(
         "ONEOF_FIELD_MOVED_TO_TOP_LEVEL",
     )
 )
-#: What users read of the others (Confluent's sentences); `reader` and `writer` become "new" and "old", or the reverse.
+#: The sentences about the others (Confluent's). `reader` and `writer` become "new" and "old", or the reverse.
 TEXTS = {
     "PACKAGE_CHANGED": "The package at '{path}' in the {reader} schema does not match the package in the {writer} schema",
     "MESSAGE_REMOVED": "The {reader} schema is missing a MESSAGE type at path '{path}' in the {writer} schema",
@@ -64,7 +64,7 @@ TEXTS = {
     "MULTIPLE_FIELDS_MOVED_TO_ONEOF": "Multiple fields in the oneof at path '{path}' in the {reader} schema are outside a oneof in the {writer} schema",
     "FIELD_MOVED_TO_EXISTING_ONEOF": "A field in the oneof at path '{path}' in the {reader} schema is outside an existing oneof in the {writer} schema",
 }
-#: Scalars that read each other's encoding. Enums count as numbers.
+#: Groups of scalars that can read each other's encoding. Enums count as numbers.
 SCALAR_KINDS = {
     **dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool", "enum"), "number"),
     **dict.fromkeys(("sint32", "sint64"), "signed number"),
@@ -79,7 +79,7 @@ Scope = tuple[str, ...]
 
 @dataclass(slots=True)
 class ProtoMember:
-    """A field of a message: its type, or the two of a map, and the oneof that it is in."""
+    """A field of a message: its type (a map has two), and its oneof."""
 
     name: str
     number: int
@@ -92,7 +92,7 @@ class ProtoMember:
 
 @dataclass(slots=True)
 class ProtoType:
-    """A message or enum with its full name, the package it is in, and what is declared in it."""
+    """A message or enum with its full name, its package, and the declarations inside."""
 
     name: str
     package: str
@@ -100,7 +100,7 @@ class ProtoType:
     is_enum: bool = False
     members: dict[int, ProtoMember] = field(default_factory=dict)
     oneofs: dict[str, list[int]] = field(default_factory=dict)
-    #: The key and value of a message that is a map's entry (option map_entry).
+    #: The key and value, if the message is a map's entry (option map_entry).
     entry: tuple[str, str] | None = None
 
     @property
@@ -118,12 +118,12 @@ class ProtoTypes:
             self._add(row.package, (), row.elements)
 
     def find(self, package: str, scope: Scope, name: str) -> ProtoType | None:
-        """Find a type as Protobuf does: in the innermost scope first, then outwards."""
+        """Find a type as Protobuf does: first in the innermost scope, then in the outer ones."""
         name = _innermost(self._found, package, scope, name)
         return self._found.get(name)
 
     def find_extension(self, package: str, scope: Scope, name: str) -> tuple[str, ProtoMember] | None:
-        """Find the field that extends a message, such as an option's, and its full name."""
+        """Find the field that extends a message, such as an option, and its full name."""
         name = _innermost(self._extensions, package, scope, name)
         return (name, self._extensions[name]) if name in self._extensions else None
 
@@ -134,7 +134,7 @@ class ProtoTypes:
             self._found[name] = _type(name, package, node)
             if not isinstance(node, Enum):
                 self._add(package, inner, node.elements)
-        for outer in of_kind(elements, OneOf, Extension):  # their groups are messages of this scope
+        for outer in of_kind(elements, OneOf, Extension):  # groups inside them are messages of this scope
             self._add(package, scope, of_kind(outer.elements, ProtoGroup))
         for outer in of_kind(elements, Extension):
             for row in of_kind(outer.elements, ProtoField, ProtoGroup):
@@ -142,7 +142,7 @@ class ProtoTypes:
 
 
 def _innermost(known: Container[str], package: str, scope: Scope, name: str) -> str:
-    """Return the full name that a name means in a scope; it need not be known."""
+    """Return the full name for a name in a scope. The name may be unknown."""
     if name.startswith("."):
         return name[1:]
     around = [*(package.split(".") if package else []), *scope]
@@ -179,7 +179,7 @@ def _member(row: ProtoField | MapField | ProtoGroup, oneof: str | None) -> Proto
 
 @dataclass(slots=True)
 class _Side:
-    """One of the two files while it is walked: where names are looked up."""
+    """One of the two files during the walk: the scopes in which names are looked up."""
 
     types: ProtoTypes
     package: str
@@ -189,7 +189,7 @@ class _Side:
 
 
 class _Comparison:
-    """Collects the differences of two files. Messages that contain themselves are compared once on each way to them."""
+    """Collects the differences of two files. A recursive message is compared once on each path to it."""
 
     def __init__(self, old: _Side, new: _Side, scope: Scope = (), entered: frozenset[int] = frozenset()) -> None:
         self.old = old
@@ -200,7 +200,7 @@ class _Comparison:
         self._entered = entered
 
     def elements(self, old: Iterable[Any], new: Iterable[Any]) -> None:
-        """Compare the messages and enums that two files, or two messages, declare."""
+        """Compare the messages and enums inside two files or two messages."""
         old_rows, new_rows = list(old), list(new)
         olds = {row.name: index for index, row in enumerate(of_kind(old_rows, Message))}
         news = {row.name: index for index, row in enumerate(of_kind(new_rows, Message))}
@@ -230,7 +230,7 @@ class _Comparison:
             self._add(kind)
 
     def _declared(self, name: str) -> None:
-        """Compare the two messages of the scope that was just entered."""
+        """Compare the two messages of the present scope."""
         old, new = (side.types.find(side.package, self._scope[:-1], name) for side in (self.old, self.new))
         if old is not None and new is not None and not old.is_enum and not new.is_enum:
             self.message(old, new)
@@ -281,7 +281,7 @@ class _Comparison:
         if was.oneof is None:
             with self._at(str(was.number)):
                 self._add(_required(was, "REMOVED"))
-        # A oneof that has gone with all its members can go.
+        # A oneof may be removed together with all its members.
         elif was.oneof in new.oneofs or any(number in new.members for number in old.oneofs[was.oneof]):
             with self._at(was.oneof, str(was.number)):
                 self._add("ONEOF_FIELD_REMOVED")
@@ -301,7 +301,7 @@ class _Comparison:
             self._messages(was, now)
 
     def _as_map(self, side: _Side, member: ProtoMember) -> ProtoMember:
-        """Descriptors have maps as repeated fields of a message of entries."""
+        """Return the type of a map field: descriptors have maps as repeated fields of a message of entries."""
         found = side.find(self._scope, member.type) if member.key is None and member.type not in SCALAR_KINDS else None
         if found is None or found.entry is None:
             return member
@@ -375,7 +375,7 @@ class _Comparison:
 
 
 def compare(old: File, old_types: ProtoTypes, new: File, new_types: ProtoTypes) -> list[Difference]:
-    """Return the differences of two versions of a file, the compatible ones too."""
+    """Return the differences of two versions of a file, including the compatible ones."""
     comparison = _Comparison(_Side(old_types, old.package), _Side(new_types, new.package))
     if old.package != new.package:
         comparison._add("PACKAGE_CHANGED")

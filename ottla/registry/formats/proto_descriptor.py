@@ -1,6 +1,6 @@
-"""Protobuf schemas as descriptors: what clients ask for (base64 of a FileDescriptorProto), and what decodes values.
+"""Protobuf schemas as descriptors, for clients that request one (base64 of a FileDescriptorProto), and for decoding values.
 
-The protobuf library checks a descriptor when it is added to a pool: types that are not there, numbers that are used twice.
+The protobuf library checks a descriptor when it is added to a pool, for missing types and for numbers that are used twice.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DEFAULT_NAME = "default"
 
 
 def to_descriptor(file: File, name: str) -> descriptor_pb2.FileDescriptorProto:
-    """Return the descriptor of a parsed file, its names as they were written.
+    """Return the descriptor of a parsed file, with names as they are written.
 
     Raises:
         InvalidSchema: an option of descriptor.proto or a default is wrong.
@@ -95,7 +95,7 @@ def to_descriptor(file: File, name: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 class _Builder:
-    """Fills descriptors of one file from the nodes of its text."""
+    """Fills the descriptor of one file from the nodes of its text."""
 
     def __init__(self, file: File) -> None:
         self._is_proto3 = file.syntax == "proto3"
@@ -129,7 +129,7 @@ class _Builder:
                     for first, last, _ in part.ranges:
                         made.reserved_range.add(start=first, end=last + 1)
         names = {each.name for each in (*made.field, *made.oneof_decl)}
-        for field in optional:  # their oneofs stand after all others
+        for field in optional:  # the oneofs of these fields come after all others
             name = f"_{field.name.removeprefix('_')}"
             while name in names:
                 name = f"X{name}"
@@ -152,7 +152,7 @@ class _Builder:
         set_options(made, of_kind(row.elements, Option))
 
     def extension(self, made: Any, nested: Any, row: Extension) -> None:
-        """Add the fields of an extension, and to `nested` the messages of its groups."""
+        """Add the fields of an extension, and add the messages of its groups to `nested`."""
         for field in of_kind(row.elements, ProtoField, ProtoGroup):
             part = made.add()
             if isinstance(field, ProtoGroup):
@@ -170,7 +170,7 @@ class _Builder:
         if row.type in SCALARS:
             made.type = SCALARS[row.type]
         else:
-            made.type_name = row.type  # the library finds out whether it is a message or an enum
+            made.type_name = row.type  # the library finds out whether the type is a message or an enum
         for option in row.options:
             if option.name == "json_name":
                 made.json_name = string_of(option)
@@ -206,7 +206,7 @@ class _Builder:
 
 
 def entry_name(field: str) -> str:
-    """Return the name of the message that a map field has for its entries."""
+    """Return the name of a map field's message of entries."""
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
 
 
@@ -229,7 +229,9 @@ def _service(made: Any, row: Service) -> None:
 
 
 def sorted_descriptor(made: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
-    """Return a descriptor without what the order of a text alone makes: fields, values and ranges by number, names by letters."""
+    """Return a descriptor that does not depend on the order of the text: fields, values and ranges are sorted by number, names
+    alphabetically.
+    """
     copy = descriptor_pb2.FileDescriptorProto()
     copy.CopyFrom(made)
     kinds = {name: (index in made.public_dependency) for index, name in enumerate(made.dependency)}
@@ -243,14 +245,15 @@ def sorted_descriptor(made: descriptor_pb2.FileDescriptorProto) -> descriptor_pb
         row = waiting.pop()
         oneofs = [each.name for each in row.oneof_decl]
         for field in row.field:
-            if field.json_name == json_name(field.name):  # said or not, it is the same name
+            if field.json_name == json_name(field.name):  # an explicit name that equals the default one
                 field.ClearField("json_name")
-            if field.HasField("oneof_index"):  # by name: the oneofs themselves are sorted, too
+            if field.HasField("oneof_index"):  # by name, because the oneofs are sorted, too
                 field.oneof_index = sorted(oneofs).index(oneofs[field.oneof_index])
         row.oneof_decl.sort(key=lambda each: each.name)
         row.field.sort(key=_place)
         row.extension.sort(key=_place)
-        # Entries of maps are made with their fields. The order of other messages is that of indexes in values.
+        # The messages of maps' entries come with their fields. Other messages keep their order, because values have their
+        # indexes.
         row.nested_type.sort(key=lambda each: each.name if each.options.map_entry else "")
         row.extension_range.sort(key=lambda each: each.start)
         _sort_reserved(row)

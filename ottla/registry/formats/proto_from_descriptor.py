@@ -1,4 +1,4 @@
-"""The nodes of a descriptor: what clients send in place of a text, and the files that come as generated code."""
+"""Descriptors become nodes: descriptors that clients send in place of a text, and files that come as generated code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EDITION_NAMES = {number: name for name, number in EDITIONS.items()}
 
 
 def decode_base64(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Return the descriptor that clients send in place of a text; None if it is none."""
+    """Return the descriptor that a client has sent in place of a text; None if it is a text."""
     try:
         read = base64.b64decode(text, validate=True)
         return descriptor_pb2.FileDescriptorProto.FromString(read) if read else None
@@ -51,7 +51,7 @@ def from_descriptor(made: descriptor_pb2.FileDescriptorProto) -> File:
     """Return the nodes of a descriptor.
 
     Raises:
-        InvalidSchema: it names what no text has.
+        InvalidSchema: it has something that no text can have.
     """
     try:
         return _Reader(made).file()
@@ -102,7 +102,8 @@ class _Reader:
                 oneof.elements.append(self._field(field, groups, labelled=False))
             else:
                 elements.append(self._field(field, groups))
-        # The messages of maps' entries too, as in Confluent's registry: they count among those by whose places values name their type.
+        # With the messages of maps' entries, as in Confluent's registry: they count for the index by which values name their
+        # type.
         elements += [self._message(row) for row in made.nested_type if row.name not in groups]
         elements += self._extensions(made.extension, groups)
         _as_declared(elements, made.nested_type)
@@ -116,7 +117,7 @@ class _Reader:
         return ProtoField(made.name, made.number, _type_of(made), label, self._options(made))
 
     def _has_label(self, made: Any) -> bool:
-        """Return whether the label of a field stands in the text: outside of proto2, that of an ordinary field does not."""
+        """Return whether the text has the field's label. Outside of proto2 an ordinary field has none."""
         return bool(made.label != FieldProto.LABEL_OPTIONAL or made.proto3_optional or self._is_proto2)
 
     @staticmethod
@@ -136,7 +137,7 @@ class _Reader:
 
 
 def _groups(fields: Sequence[Any], messages: Sequence[Any]) -> dict[str, Any]:
-    """Return the messages that stand in the text as groups of these fields, by their names."""
+    """Return the messages that are groups of these fields in the text, by their names."""
     names = {
         row.type_name.rpartition(".")[2]
         for row in fields
@@ -146,7 +147,7 @@ def _groups(fields: Sequence[Any], messages: Sequence[Any]) -> dict[str, Any]:
 
 
 def _as_declared(elements: list[Element], messages: Sequence[Any]) -> None:
-    """Put the declarations of messages, and fields that are groups, into the order of the messages."""
+    """Sort the declarations of messages, and of fields that are groups, into the order of the messages in the descriptor."""
     places = {row.name: index for index, row in enumerate(messages)}
 
     def place(element: Element) -> int:
@@ -168,7 +169,7 @@ def _enum(made: Any) -> Enum:
 
 
 def _reserved(made: Any, beyond: int) -> list[Element]:
-    """Return the reserved numbers and names. `beyond`: by how much the end of a range is more than its last number."""
+    """Return the reserved numbers and names. The end of a range is `beyond` more than its last number."""
     ranges = [Reserved([ProtoRange(row.start, row.end - beyond)], []) for row in made.reserved_range]
     return [*ranges, *(Reserved([], [name]) for name in made.reserved_name)]
 

@@ -1,7 +1,7 @@
 """The nodes of a .proto file: its declarations in the order of the text, without comments.
 
-Numbers of fields, values and ranges are integers. Options keep their values as written, because what a custom option means is in
-another file: a `Number` keeps its digits, a string is the bytes that its literals stand for.
+Numbers of fields, values and ranges are integers. Options keep their values as written, because the definition of a custom
+option is in another file: a `Number` keeps its digits, a string is the bytes that its literals stand for.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ Element = Any  # the nodes below, which need no common class
 
 
 class ProtoRange(NamedTuple):
-    """Numbers of `reserved` or `extensions`, both ends included. The last one of `to max` depends on where it stands."""
+    """A range of `reserved` or `extensions`, with both ends.
+
+    The last number of `to max` depends on the kind of the declaration.
+    """
 
     first: int
     last: int
-    #: Whether `9 to 9` was written for 9.
+    #: Whether a range with one number was written as `9 to 9`.
     is_spelled: bool = False
 
     def plain(self) -> ProtoRange:
@@ -41,13 +44,13 @@ class Number(NamedTuple):
     def value(self) -> int | float:
         digits = self.text.removeprefix("-")
         sign = -1 if digits != self.text else 1
-        # An integer in decimal that has more than 64 bits is one of type double.
+        # A decimal integer with more than 64 bits has the type double.
         is_integer = len(digits) <= 20 if digits.isdecimal() else digits[:2] in ("0x", "0X")
         return sign * (integer(digits) if is_integer else float(digits))
 
     @property
     def real(self) -> float:
-        """The value as a field of type double has it, with the sign of zero."""
+        """Return the value for a field of type double, with the sign of zero."""
         return math.copysign(self.value, -1 if self.text.startswith("-") else 1)
 
 
@@ -63,7 +66,7 @@ class Literal(NamedTuple):
     fields: tuple[tuple[str, Any], ...]
 
 
-#: bytes: what the literals of a string stand for, joined.
+#: bytes stand for a string: the contents of its literals, joined.
 Value = Number | Identifier | Literal | bytes | list[Any]
 
 
@@ -88,7 +91,7 @@ class Import:
 
 @dataclass(slots=True)
 class ProtoField:
-    """A field, also of a oneof or an extension. `label` is "", optional, required or repeated."""
+    """A field, also one of a oneof or an extension. `label` is "", optional, required or repeated."""
 
     name: str
     number: int
@@ -108,7 +111,7 @@ class MapField:
 
 @dataclass(slots=True)
 class ProtoGroup:
-    """A field and its message in one."""
+    """A group: a field and its message in one declaration."""
 
     name: str
     number: int
@@ -125,7 +128,7 @@ class OneOf:
 
 @dataclass(slots=True)
 class Reserved:
-    """The reserved numbers and names of a message or an enum. Names are words in editions, and strings before."""
+    """The reserved numbers and names of a message or an enum. Names are identifiers in editions, and strings before."""
 
     ranges: list[ProtoRange]
     names: list[str]
@@ -146,7 +149,7 @@ class EnumValue:
 
 @dataclass(slots=True)
 class Enum:
-    """An enum, whose `visibility` is "", export or local (edition 2024), as that of a message."""
+    """An enum. Its `visibility` is "", export or local (edition 2024), as with a message."""
 
     name: str
     elements: list[Element] = field(default_factory=list)
@@ -205,7 +208,7 @@ def of_kind(elements: Iterable[Element], *kinds: type) -> list[Any]:
 
 
 def declared_messages(elements: Iterable[Element]) -> list[Any]:
-    """Return the messages and groups that a file or a message declares, in their order, by which values name their type."""
+    """Return the messages and groups inside a file or a message, in their order. Values name their type by this order."""
     found = []
     for row in elements:
         if isinstance(row, Message | ProtoGroup):
@@ -216,7 +219,7 @@ def declared_messages(elements: Iterable[Element]) -> list[Any]:
 
 
 def map_entry(message: Element) -> tuple[str, str] | None:
-    """Return the types of key and value of a message that stands for the entries of a map; None for another one."""
+    """Return the types of key and value if the message is the entry of a map; None for other messages."""
     if not any(
         row.name == "map_entry" and row.value == Identifier("true") for row in of_kind(message.elements, Option)
     ):
@@ -226,7 +229,7 @@ def map_entry(message: Element) -> tuple[str, str] | None:
 
 
 def is_message_set(elements: Sequence[Element]) -> bool:
-    """Return whether a message has the option message_set_wire_format, with which numbers of extensions end later."""
+    """Return whether a message has the option message_set_wire_format, which allows larger numbers of extensions."""
     return any(
         row.name == "message_set_wire_format" and row.value == Identifier("true") for row in of_kind(elements, Option)
     )

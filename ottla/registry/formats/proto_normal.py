@@ -1,7 +1,7 @@
 """The normalized form of a .proto text: full names of types and extensions, and each custom option written once.
 
-Confluent's registry prints `(o).a = 1, (pkg.o).b = 2` as one option, `(pkg.o) = {a: 1, b: 2}`, where it finds the extension's definition;
-the options of a declaration stand in the order of their names, without parentheses.
+If Confluent's registry finds the definition of an extension, it prints `(o).a = 1, (pkg.o).b = 2` as one option, `(pkg.o) = {a:
+1, b: 2}`; the options of a declaration are sorted by their names without parentheses.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ Scope = tuple[str, ...]
 
 
 class NormalNames:
-    """Names of one file, looked up in the types that it can name."""
+    """The names in one file. They are looked up among the types that the file can use."""
 
     def __init__(self, package: str, types: ProtoTypes) -> None:
         self._package = package
         self._types = types
 
     def full(self, scope: Scope, name: str) -> str:
-        """Return the full name of a type, with a dot before it; the name itself if there is no such type."""
+        """Return the full name of a type, with a dot before it, or the name itself if there is no such type."""
         found = self._types.find(self._package, scope, name)
         return "." + found.name if found is not None else name
 
     def extension(self, scope: Scope, name: str) -> str:
-        """Return the full name of an extension; the name itself if its definition is not there."""
+        """Return the full name of an extension, or the name itself if the definition is missing."""
         found = self._types.find_extension(self._package, scope, name)
         return found[0] if found is not None else name
 
     def options(self, scope: Scope, rows: Iterable[Option]) -> list[Option]:
-        """Return the options of a declaration in the order of their names. Those whose extension is known are written once each."""
+        """Return the options of a declaration, sorted by name. An option whose extension is known is written once."""
         made = sorted((self._whole(scope, row) for row in rows), key=_bare)
         merged: list[Option] = []
         for name, group in groupby(made, key=lambda row: row.name):
@@ -46,7 +46,7 @@ class NormalNames:
         return merged
 
     def _whole(self, scope: Scope, row: Option) -> Option:
-        """Return an option with the full name of its extension, and a message in place of a path into it."""
+        """Return an option with the full name of its extension. A path into the extension becomes a message."""
         first, rest = _split(row.name)
         found = self._types.find_extension(self._package, scope, first[1:-1]) if first.startswith("(") else None
         if found is None:
@@ -63,7 +63,7 @@ class NormalNames:
         return made
 
     def _merged(self, kind: ProtoType | None, old: Value, new: Value) -> Value:
-        """Return the later value of a field; of two messages the fields of both."""
+        """Return the later value of a field. Of two messages, merge the fields."""
         if not (isinstance(old, Literal) and isinstance(new, Literal)):
             return new
         found: dict[str, Any] = dict(joined(old))
@@ -80,12 +80,12 @@ class NormalNames:
         return Literal(tuple(found.items()))
 
     def _type_of(self, around: str, member: ProtoMember) -> ProtoType | None:
-        """Return the type of a field whose declaration stands in a message or package of this full name."""
+        """Return the type of a field in the message or package with this full name."""
         return self._types.find("", tuple(around.split(".")) if around else (), member.type)
 
 
 def joined(literal: Literal) -> list[tuple[str, Any]]:
-    """Return the fields of a literal, each once: the values of a repeated one as a list."""
+    """Return the fields of a literal, each once. The values of a repeated field become a list."""
     found: dict[str, Any] = {}
     for name, value in literal.fields:
         found[name] = [*_rows(found[name]), *_rows(value)] if name in found else value
@@ -97,13 +97,13 @@ def _rows(value: Value) -> list[Any]:
 
 
 def _bare(row: Option) -> str:
-    """Return the name by which options are ordered: of `features.a` and `(o).a` the first part, without parentheses."""
+    """Return the name by which options are sorted: for `features.a` and `(o).a` the first part, without parentheses."""
     first, _ = _split(row.name)
     return first.strip("()")
 
 
 def _split(name: str) -> tuple[str, list[str]]:
-    """Return the first part of an option's name, and the rest: dots within parentheses are no ends."""
+    """Return the first part of an option's name, and the rest. Dots within parentheses do not end a part."""
     parts: list[str] = []
     for piece in name.split("."):
         if parts and parts[-1].startswith("(") and not parts[-1].endswith(")"):

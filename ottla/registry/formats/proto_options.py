@@ -1,7 +1,7 @@
-"""Options and default values between the nodes of a text and descriptors.
+"""Options and default values are converted between the nodes of a text and descriptors.
 
-Options that descriptor.proto itself has are checked and set. One with an extension's name, such as `(google.api.http)`, needs the
-extension's definition, and is in the text only.
+Options of descriptor.proto itself are checked and set. An option that is an extension, such as `(google.api.http)`, would need
+the extension's definition, so it stays in the text only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_nodes import Identifier, Literal, Number, Option, Value
 from ottla.registry.formats.proto_tokens import unescaped
 
-#: They stand among the options of a field, and are fields of its descriptor.
+#: In a text these are options of a field, but in its descriptor they are fields of the descriptor itself.
 OF_THE_FIELD = ("default", "json_name")
 BITS = {
     **dict.fromkeys(("int32", "sint32", "sfixed32"), (-(1 << 31), (1 << 31) - 1)),
@@ -86,7 +86,7 @@ def _fill(made: Any, value: Value) -> None:
 
 
 def _plain(field: Any, value: Value) -> Any:
-    """Return the value of a field of a scalar type as Python has it."""
+    """Return the value of a field with a scalar type as Python's type."""
     if field.type == FieldDescriptor.TYPE_ENUM and isinstance(value, Identifier):
         return field.enum_type.values_by_name[value.name].number
     if field.type == FieldDescriptor.TYPE_BOOL and isinstance(value, Identifier):
@@ -101,10 +101,10 @@ def _plain(field: Any, value: Value) -> Any:
 
 
 def default_text(kind: str, value: Value) -> str:
-    """Return a field's default as descriptors have it: numbers in decimal, bytes with C's escapes.
+    """Return a field's default in the form of descriptors: numbers in decimal, bytes with C's escapes.
 
     Raises:
-        InvalidSchema: it is no value of the type.
+        InvalidSchema: the default is no value of the type.
     """
     made = None
     if kind in BITS:
@@ -121,7 +121,7 @@ def default_text(kind: str, value: Value) -> str:
     elif kind == "bytes":
         made = "".join(map(_c_escaped, value)) if isinstance(value, bytes) else None
     elif isinstance(value, Identifier) and (kind != "bool" or value.name in ("true", "false")):
-        made = value.name  # of an enum, whose values the library looks up
+        made = value.name  # the name of an enum's value, which the library looks up
     if made is None:
         raise InvalidSchema(f"the default of a field of type {kind} has another type")
     return made
@@ -131,7 +131,7 @@ def string_of(option: Option) -> str:
     """Return the value of an option that is a string.
 
     Raises:
-        InvalidSchema: it is none.
+        InvalidSchema: the value is no string.
     """
     made = _decoded(option.value)
     if made is None:
@@ -140,7 +140,7 @@ def string_of(option: Option) -> str:
 
 
 def json_name(name: str) -> str:
-    """Return the name that a field has in JSON if none is said."""
+    """Return the default name of a field in JSON."""
     head, *rest = name.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
@@ -153,7 +153,7 @@ def _decoded(value: Value) -> str | None:
 
 
 def _float_text(value: float, *, is_float: bool) -> str:
-    """Return a number as protoc writes it: with few digits where they are read as the same number."""
+    """Return a number as protoc writes it: with few digits if these give the same number."""
     if not is_float:
         text = f"{value:.15g}"
         return text if float(text) == value else f"{value:.17g}"
@@ -163,7 +163,7 @@ def _float_text(value: float, *, is_float: bool) -> str:
 
 
 def _as_float(value: float) -> float:
-    """Return the nearest number of 32 bits."""
+    """Return the nearest 32-bit float."""
     try:
         (made,) = struct.unpack("f", struct.pack("f", value))
     except OverflowError:
@@ -180,7 +180,7 @@ def _c_escaped(byte: int) -> str:
 
 
 def option_nodes(options: Any) -> list[Option]:
-    """Return what stands in a text for the options of a declaration."""
+    """Return the nodes for the options in a descriptor."""
     rows = []
     for field, value in options.ListFields():
         if not field.is_extension and field.name != "uninterpreted_option":
@@ -208,7 +208,7 @@ def _node(field: Any, value: Any) -> Value:
 
 
 def default_node(kind: str, text: str) -> Value:
-    """Return what stands in a text for a default value of a descriptor."""
+    """Return the node for a default value in a descriptor."""
     if kind == "string":
         return text.encode()
     if kind == "bytes":

@@ -1,7 +1,7 @@
 """Protobuf's text, parsed: a recursive descent over the language's grammar (proto2, proto3 and editions).
 
-It takes what protoc takes. Where a word is a keyword depends on its place, as there: a field may be named `message`. What names
-mean, and whether numbers fit together, is checked on the descriptor.
+It accepts what protoc accepts. As in protoc, the place decides whether a word is a keyword: a field may be named `message`.
+Names and numbers are checked later, on the descriptor.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from ottla.registry.formats.proto_nodes import (
 )
 from ottla.registry.formats.proto_reader import Reader
 
-#: Messages within messages, as in protoc.
+#: The most messages within messages, as in protoc.
 DEPTH_MAX = 31
 EDITIONS = ("2023", "2024")
 LABELS = ("optional", "required", "repeated")
-MAX = -1  # stands for `max` until it is known where the range is
+MAX = -1  # stands for `max` until the kind of the range is known
 
 
 def parse_proto(text: str) -> File:
     """Parse a .proto file.
 
     Raises:
-        InvalidSchema: it is not valid; the text says where.
+        InvalidSchema: it is not valid; the message has the place.
     """
     if not text.strip():
         raise InvalidSchema("the schema is empty")
@@ -52,7 +52,7 @@ def parse_proto(text: str) -> File:
 
 
 class _Parser(Reader):
-    """Takes the declarations of a file."""
+    """Parses the declarations of a file."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -103,7 +103,7 @@ class _Parser(Reader):
         return declared if declared is not None else self._fail(f"unexpected '{self._next.text}'")
 
     def _declared(self) -> Element | None:
-        """Parse a declaration that may stand in a file and in a message; None if there is none."""
+        """Parse a declaration that is allowed in a file and in a message. Return None if there is none."""
         visibility = ""
         if self._file.edition >= "2024" and self._sees("export", "local"):
             visibility = self._word()

@@ -1,4 +1,4 @@
-"""Pools of descriptors: a schema with all that it needs, of which some files are built in.
+"""Pools of descriptors: a schema with all the files that it needs. Some of these are built in.
 
 A schema may import the built-in files without a reference, as in Confluent's registry.
 """
@@ -15,7 +15,7 @@ from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_descriptor import to_descriptor
 from ottla.registry.formats.proto_parser import parse_proto
 
-#: Files that every registry has built in, by the folder of their import and the package that brings them.
+#: The built-in files of every registry, by the folder of their import and the package that contains them.
 LIBRARY_FOLDERS = {"google/protobuf/": "google.protobuf.", "google/type/": "google.type."}
 META = """syntax = "proto3";
 package confluent;
@@ -69,7 +69,7 @@ OWN_FILES = {
 
 @cache
 def built_in(name: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Return a file that schemas may import without a reference; None if there is no such file."""
+    """Return a built-in file, which schemas may import without a reference; None if there is no such file."""
     if name in OWN_FILES:
         return to_descriptor(parse_proto(OWN_FILES[name]), name)
     for folder, package in LIBRARY_FOLDERS.items():
@@ -86,10 +86,10 @@ def built_in(name: str) -> descriptor_pb2.FileDescriptorProto | None:
 def make_pool(
     file: descriptor_pb2.FileDescriptorProto, dependencies: Mapping[str, descriptor_pb2.FileDescriptorProto]
 ) -> descriptor_pool.DescriptorPool:
-    """Return a pool with the file and all that it needs.
+    """Return a pool with the file and all files that it needs.
 
     Raises:
-        InvalidSchema: a type is not there, or the file is wrong in itself.
+        InvalidSchema: a type is missing, or the file itself is invalid.
     """
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
@@ -123,7 +123,10 @@ def make_pool(
 def _without_imports(
     file: descriptor_pb2.FileDescriptorProto, names: Collection[str]
 ) -> descriptor_pb2.FileDescriptorProto:
-    """Return the file without imports that are not there, as in Confluent's registry: custom options may be all that they define."""
+    """Return the file without the imports that are missing.
+
+    As in Confluent's registry they may be missing: perhaps they define only custom options.
+    """
     made = descriptor_pb2.FileDescriptorProto()
     made.CopyFrom(file)
     for field in ("dependency", "public_dependency", "weak_dependency", "option_dependency"):
@@ -140,9 +143,9 @@ def _without_imports(
 
 
 def _add(pool: descriptor_pool.DescriptorPool, file: descriptor_pb2.FileDescriptorProto) -> None:
-    """Add a file, also one in which fields have the same name in JSON: proto_rules knows when that is right.
+    """Add a file, even if its fields have the same name in JSON: proto_rules decides whether that is allowed.
 
-    The library takes them only in messages with an option that says so, which `ProtobufSchema.descriptor` takes away again.
+    The library accepts such fields only in messages with an option for that, which `ProtobufSchema.descriptor` removes again.
     """
     try:
         pool.Add(file)

@@ -1,4 +1,4 @@
-"""The tokens of a .proto text as a parser takes them, and the options and values that stand in every declaration."""
+"""The tokens of a .proto text for a parser, and the parts that all declarations have: options and values."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_nodes import Element, Identifier, Literal, Number, Option, Value
 from ottla.registry.formats.proto_tokens import ProtoToken, integer, syntax_error, tokens_of, unescaped
 
-#: Values within values.
+#: The most values within values.
 VALUE_DEPTH_MAX = 100
 
 
 class Reader:
-    """A place in the tokens of a text."""
+    """A position in the tokens of a text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -60,7 +60,7 @@ class Reader:
         return -value if minus else value
 
     def _string(self) -> bytes:
-        """Take the literals that stand one after the other."""
+        """Take consecutive literals."""
         parts: list[bytes] = []
         while self._next.kind == "string" or not parts:
             token = self._of("string", "a string")
@@ -87,7 +87,7 @@ class Reader:
         return "".join(parts)
 
     def _body(self, element: Callable[[], Element]) -> list[Element]:
-        """Take what stands in braces. `element` returns one, or a list of them."""
+        """Take the elements in braces. `element` returns one, or a list of them."""
         self._expect("{")
         found: list[Element] = []
         while not self._take("}"):
@@ -98,7 +98,7 @@ class Reader:
         return found
 
     def _rows(self, one: Callable[[], Any], last: str) -> list[Any]:
-        """Take what stands between commas."""
+        """Take elements with commas between them."""
         found = [one()]
         while self._take(","):
             found.append(one())

@@ -1,4 +1,4 @@
-"""Rules that protoc has and the protobuf library has not. They are checked before a new schema is kept."""
+"""Rules that protoc checks and the protobuf library does not. They are checked before a new schema is stored."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ottla.registry.formats.proto_options import OF_THE_FIELD, json_name, string
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
 FieldOptions = descriptor_pb2.FieldOptions
-#: Numbers that the library's own implementation has for itself.
+#: Numbers that are reserved for the implementation of the library.
 OWN_NUMBERS = range(19_000, 20_000)
-#: What an extension of proto3 may extend: custom options, by the messages of descriptor.proto.
+#: In proto3 only these messages of descriptor.proto can be extended, for custom options.
 OPTIONS = frozenset(
     f".google.protobuf.{name}Options"
     for name in ("File", "Message", "Field", "Oneof", "ExtensionRange", "Enum", "EnumValue", "Service", "Method")
@@ -52,10 +52,10 @@ _64_BITS = (
 
 
 def check_file(file: File) -> None:
-    """Check the rules that a descriptor has no trace of.
+    """Check the rules of which a descriptor has no trace.
 
     Raises:
-        InvalidSchema: a label is missing or has no place, or something is said twice.
+        InvalidSchema: a label is missing or not allowed, or something is declared twice.
     """
     for name in _twice(file.imports):
         raise InvalidSchema(f'Import "{name}" was listed twice.')
@@ -76,9 +76,9 @@ def check_file(file: File) -> None:
 
 
 def _check_json_names(message: Message | ProtoGroup | Extension | OneOf, *, may_be_same: bool) -> None:
-    """Check that no two fields have one name in JSON. In proto2 only names that were written count, and are not the usual ones.
+    """Check that no two fields have the same name in JSON. In proto2 only explicit names count that differ from the default.
 
-    Descriptors have a name for each field.
+    A descriptor has a name for each field.
     """
     oneofs = [row.elements for row in of_kind(message.elements, OneOf)]
     fields = [row for part in (message.elements, *oneofs) for row in of_kind(part, ProtoField, MapField, ProtoGroup)]
@@ -93,7 +93,7 @@ def _check_json_names(message: Message | ProtoGroup | Extension | OneOf, *, may_
 
 
 def _has_legacy_names(elements: Sequence[Element]) -> bool:
-    """Return whether an option of a file or a message says that names in JSON need not differ."""
+    """Return whether an option of a file or a message allows equal names in JSON."""
     return any(
         (row.name, row.value)
         in (
@@ -134,10 +134,10 @@ def _check_pseudo_options(field: ProtoField | MapField | ProtoGroup, is_extensio
 
 
 def check_descriptor(made: descriptor_pb2.FileDescriptorProto) -> None:
-    """Check the rules of the language that a pool of descriptors does not look at.
+    """Check the rules of the language that a pool of descriptors does not check.
 
     Raises:
-        InvalidSchema: a number or a name is used that is reserved, or the syntax does not have what the file has.
+        InvalidSchema: a reserved number or name is used, or the syntax does not allow a part of the file.
     """
     is_proto3 = made.syntax == "proto3"
     messages = list(_messages(made.message_type))
@@ -182,7 +182,7 @@ def _check_message(made: Any, *, is_proto3: bool) -> None:
 
 
 def _check_field(made: Any) -> None:
-    """Check a field or an extension: its number, and options that belong to fields of other types."""
+    """Check a field or an extension: its number, and options that only fields of other types may have."""
     if made.number in OWN_NUMBERS:
         last = OWN_NUMBERS.stop - 1
         raise InvalidSchema(f"Field numbers {OWN_NUMBERS.start} through {last} are reserved for the protobuf library.")
@@ -220,7 +220,7 @@ def _check_enum(made: Any) -> None:
 
 
 def _check_value_names(made: Any) -> None:
-    """Check that names of values differ in languages in which they have no prefix and another case."""
+    """Check that the names of values differ in languages that drop the prefix and change the case."""
     found: dict[str, Any] = {}
     for value in made.value:
         short = _without_prefix(made.name, value.name)
@@ -233,7 +233,7 @@ def _check_value_names(made: Any) -> None:
 
 
 def _without_prefix(enum: str, value: str) -> str:
-    """Return the name of a value without that of its enum, whatever its case and underscores."""
+    """Return the name of a value without that of its enum, without regard to case and underscores."""
     left = enum.replace("_", "").lower()
     at = 0
     while left and at < len(value):

@@ -1,4 +1,4 @@
-"""Protobuf schemas: parsed from a .proto text or a base64 FileDescriptorProto, printed, normalized and compared."""
+"""Protobuf schemas are parsed from a .proto text or a base64 FileDescriptorProto, printed, normalized and compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.registry.formats.proto_text import Printer
 
 
 class ProtobufSchema:
-    """A file of messages. What it imports is in `dependencies`, or built in."""
+    """A file of messages. Its imports are in `dependencies`, or built in."""
 
     kind = "PROTOBUF"
 
@@ -61,7 +61,7 @@ class ProtobufSchema:
                 raise InvalidSchema("the schema would be kept as another one than was sent")
 
     def message_name(self, indexes: Sequence[int]) -> str:
-        """Return the full name of the message at a place: in the file, and then within each message.
+        """Return the full name of the message at a path: an index in the file, and then one within each message.
 
         Raises:
             IndexError: there is none.
@@ -74,7 +74,10 @@ class ProtobufSchema:
         return ".".join(names)
 
     def message_indexes(self, name: str) -> list[int] | None:
-        """Return the place of a message by its full name, of the first one for "": the inverse of `message_name`; None if there is none."""
+        """Return the path of a message by its full name ("" means the first one).
+
+        It is the inverse of `message_name`. None: there is no such message.
+        """
         prefix = f"{self.file.package}." if self.file.package else ""
         waiting: deque[tuple[list[int], str, Any]] = deque([([], prefix, self.file.elements)])
         while waiting:
@@ -86,11 +89,11 @@ class ProtobufSchema:
         return None
 
     def types(self) -> proto_compatibility.ProtoTypes:
-        """Return the types that this file can name: its own, and those of all that it imports."""
+        """Return the types that this file can name: its own, and those of all its imports."""
         return proto_compatibility.ProtoTypes(self.file, {**self._built_in(), **self._dependencies})
 
     def pool(self) -> Any:
-        """Return a pool of descriptors, in which the file is DEFAULT_NAME."""
+        """Return a pool of descriptors. The file is DEFAULT_NAME in it."""
         needed = {name: to_descriptor(row, name) for name, row in self._dependencies.items()}
         return make_pool(to_descriptor(self.file, DEFAULT_NAME), needed)
 
@@ -102,7 +105,7 @@ class ProtobufSchema:
         return made
 
     def _built_in(self) -> dict[str, File]:
-        """Return the files that come with the registry, of those that are imported."""
+        """Return the imported files that are built in."""
         found: dict[str, File] = {}
         waiting = [name for row in (self.file, *self._dependencies.values()) for name in row.imports]
         while waiting:
@@ -115,7 +118,9 @@ class ProtobufSchema:
 
 
 def _keep_written(made: Any, written: Any) -> None:
-    """Set defaults as protoc writes them, where the library gives 9.9999999999999995e-08 for 1e-07, and options as they were."""
+    """Set defaults as protoc writes them, because the library gives 9.9999999999999995e-08 for 1e-07; and set options as they
+    were.
+    """
     waiting = [(made, written)]
     while waiting:
         resolved, source = waiting.pop()
@@ -135,6 +140,6 @@ def _keep_written(made: Any, written: Any) -> None:
 
 
 def _read(text: str) -> File:
-    """Return the file of a text, or of a descriptor in base64."""
+    """Return the file in a text, or in a base64 descriptor."""
     made = decode_base64(text)
     return parse_proto(text) if made is None else from_descriptor(made)

@@ -45,7 +45,7 @@ from ottla.registry.formats.proto_tokens import quoted
 
 
 class Printer:
-    """Prints a file. With `names` it is the normalized form: full names, and all that has no meaning in its order sorted."""
+    """Prints a file. With `names` it prints the normalized form: full names, and everything sorted whose order has no meaning."""
 
     def __init__(self, names: NormalNames | None = None) -> None:
         self._names = names
@@ -56,7 +56,7 @@ class Printer:
         self._has_edition = bool(file.edition)
         elements = file.elements
         imports = [self._import(row) for row in self._ordered(of_kind(elements, Import), key=lambda row: row.name)]
-        # Public imports stand after the others.
+        # Public imports come after the others.
         imports.sort(key=lambda line: line.startswith("import public"))
         blocks = [
             "".join(dict.fromkeys(imports) if self._names else imports),
@@ -64,7 +64,7 @@ class Printer:
             *self._types_and_extensions(elements),
             "".join(map(self._service, of_kind(elements, Service))),
         ]
-        # A blank line stands before each block, also where nothing stands before that.
+        # There is a blank line before each block, also before the first one.
         return self._head(file) + "".join(f"\n{block}" for block in blocks if block)
 
     def _head(self, file: File) -> str:
@@ -87,7 +87,7 @@ class Printer:
         return self._names.full(self._scope, name) if self._names else name
 
     def _type(self, name: str) -> str:
-        # A message may have the name of a scalar, which fields cannot say.
+        # A message may have the same name as a scalar. A field can then only mean the scalar.
         return name if name in SCALARS else self._name(name)
 
     def _types(self, elements: Sequence[Element]) -> str:
@@ -126,7 +126,9 @@ class Printer:
         return [self._types(elements), self._extensions(elements)]
 
     def _in_order(self, elements: Sequence[Element]) -> list[str]:
-        """Return the declarations of messages in their order: a value names its message by its place among messages and groups."""
+        """Return the declarations of messages in their order: a value names its message by the position among messages and
+        groups.
+        """
         blocks = []
         for row in elements:
             match row:
@@ -142,7 +144,7 @@ class Printer:
 
     def _enum(self, enum: Enum) -> str:
         values = of_kind(enum.elements, EnumValue)
-        # The first one stays the first: it is the default of fields.
+        # The first value stays first: it is the default of fields.
         values[1:] = self._ordered(values[1:], key=lambda row: (row.number, row.name))
         rows = [f"{row.name} = {row.number}{self._in_brackets(row.options)};\n" for row in values]
         visibility = f"{enum.visibility} " if enum.visibility else ""
@@ -265,7 +267,7 @@ class Printer:
 
 
 def _with_maps(elements: Sequence[Element]) -> list[Element]:
-    """Return what a message declares with maps in place of repeated fields of the entries that descriptors have."""
+    """Return the declarations in a message, with maps in place of the repeated fields of entries that descriptors have."""
     entries = {row.name: types for row in of_kind(elements, Message) if (types := map_entry(row)) is not None}
     made: list[Element] = []
     for row in elements:
@@ -277,7 +279,7 @@ def _with_maps(elements: Sequence[Element]) -> list[Element]:
 
 
 def number_text(number: Number) -> str:
-    """Return a number in the shortest form that is read as the same one."""
+    """Return a number in the shortest form that gives the same number."""
     value = number.value
     if not math.isfinite(value):  # 1e400 has no other form
         return number.text
@@ -289,7 +291,7 @@ def number_text(number: Number) -> str:
 
 
 def _special_last(options: Iterable[Option]) -> list[Option]:
-    """Confluent's registry prints these two after the other options."""
+    """Confluent's registry prints these two options after the others."""
     order = {"default": 1, "json_name": 2}
     return sorted(options, key=lambda row: order.get(row.name, 0))
 
@@ -309,7 +311,7 @@ def _first_number(oneof: OneOf) -> int:
 
 
 def _has_groups(elements: Sequence[Element]) -> bool:
-    """Return whether a field, also of a oneof or an extension here, is a group, which declares a message with it."""
+    """Return whether a field (of a message, a oneof or an extension) is a group, which also declares a message."""
     return any(
         isinstance(row, ProtoGroup) or (isinstance(row, OneOf | Extension) and of_kind(row.elements, ProtoGroup))
         for row in elements
@@ -326,6 +328,6 @@ def _braces(head: str, blocks: Sequence[str]) -> str:
 
 
 def _indented(text: str) -> str:
-    # splitlines() would be wrong: strings hold characters that end a line there and not in a .proto text.
-    # Blank lines are indented too, as Confluent's registry has them.
+    # splitlines() would be wrong: strings may have characters that end a line for it, but not in a .proto text. Blank lines are
+    # indented too, as in Confluent's registry.
     return "".join(f"  {line}\n" for line in text.split("\n")[:-1])

@@ -1,6 +1,6 @@
-"""The words of a .proto text: what stands between them, blanks and comments, has no meaning anywhere.
+"""The tokens of a .proto text. Blanks and comments between them never have a meaning.
 
-Reference: the language's specification, and what protoc's tokenizer takes and refuses.
+Reference: the language's specification, and what protoc's tokenizer accepts and rejects.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def tokens_of(text: str) -> list[ProtoToken]:
     """Return the tokens of a text, and one of kind `end`.
 
     Raises:
-        InvalidSchema: a character belongs to none.
+        InvalidSchema: a character belongs to no token.
     """
     found: list[ProtoToken] = []
     at = 1 if text.startswith("\ufeff") else 0
@@ -72,19 +72,19 @@ def syntax_error(text: str, at: int, reason: str) -> InvalidSchema:
 
 
 def integer(text: str) -> int:
-    """Return the value of a token of kind int: decimal, octal (010 is 8) or hexadecimal."""
+    """Return the value of a token of the kind int: decimal, octal (010 is 8) or hexadecimal."""
     if text[:2] in ("0x", "0X"):
         return int(text, 16)
     return int(text, 8) if text.startswith("0") else _decimal(text)
 
 
 def _decimal(text: str) -> int:
-    # Beyond 64 bits no place takes it, and the conversion of thousands of digits costs their square.
+    # No place allows more than 64 bits, and converting thousands of digits takes time with their square.
     return int(text) if len(text) <= 20 else 1 << 64
 
 
 def unescaped(literal: str) -> bytes:
-    """Return what a string literal with its quotes stands for.
+    """Return the bytes of a string literal with its quotes.
 
     Raises:
         ValueError: an escape is wrong.
@@ -111,7 +111,7 @@ def unescaped(literal: str) -> bytes:
     return _PAIR.sub(_paired, bytes(made + literal[at:end].encode("utf-8", "surrogatepass")))
 
 
-#: Two halves of a character, as \\ud83d\\ude00 has them.
+#: The two halves of a character, as in \ud83d\ude00.
 _PAIR = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
 
 
@@ -119,12 +119,12 @@ def _paired(match: re.Match[bytes]) -> bytes:
     return match.group().decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16").encode()
 
 
-#: What Confluent's registry prints with an escape.
+#: Characters that Confluent's registry prints with an escape.
 _PRINTED = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 92: "\\\\", 39: "\\'", 34: '\\"'}
 
 
 def quoted(value: bytes) -> str:
-    """Return a string literal of these bytes: characters as themselves, and what is no UTF-8 in octal."""
+    """Return a string literal of these bytes: characters as themselves, and bytes that are no UTF-8 in octal."""
     text = value.decode("utf-8", "surrogateescape")
     return '"' + "".join(map(_printed, text)) + '"'
 

@@ -1,1 +1,1 @@
-"""The REST API: paths, parameters and answers as Confluent's registry has them."""
+"""The REST API: paths, parameters and responses as in Confluent's registry."""

@@ -1,4 +1,4 @@
-"""The application: the table of paths, logins, errors, contexts in paths, and writes that go on to the leader."""
+"""The application: the table of paths, logins, errors, contexts in paths, and the forwarding of writes to the leader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Handler = Callable[[RestCall], Awaitable[Any]]
 
 
 class Path(NamedTuple):
-    """A row: method, path, what answers it, and whether it reads, writes, or answers with a schema's own text."""
+    """A row: method, path, handler, and whether it reads, writes, or responds with a schema's own text."""
 
     method: str
     path: str

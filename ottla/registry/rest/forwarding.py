@@ -1,4 +1,6 @@
-"""A write at an instance that does not lead: the leader answers it, and this instance then has what was written."""
+"""A write at an instance that does not lead: the leader responds to it, and this instance waits until it has the written
+records.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,18 @@ from ottla.registry.rest.request import RestCall
 
 logger = logging.getLogger(__name__)
 
-#: A request that has it is not forwarded again.
+#: A request with this header is not forwarded again.
 FORWARDED = "X-Forward"
-#: The header by which the leader says how far an instance must read before it answers for the leader.
+#: In this header the leader says up to which place an instance must have read before it responds.
 OFFSET = "X-Ottla-Offset"
-#: What stands in a target as it came.
+#: These characters stay in a target as they are.
 ASCII = "".join(map(chr, range(33, 127)))
-#: Headers of the client that the leader gets.
+#: These headers of the client are forwarded to the leader.
 PASSED = ("content-type", "accept")
 
 
 class ForwardedAnswer(NamedTuple):
-    """The leader's answer, and the place up to which an instance must have read, None if nothing was written."""
+    """The leader's response, and the place up to which an instance must have read; None if nothing was written."""
 
     status: int
     place: LogPlace | None
@@ -42,7 +44,9 @@ class ForwardedAnswer(NamedTuple):
 
 
 class Link(NamedTuple):
-    """How an instance reaches the leader: by TLS if it serves TLS, with the members' secret, and over HTTP or, in tests, in memory."""
+    """The way to the leader: with TLS if this instance serves TLS, with the members' secret, and over HTTP or, in tests, in
+    memory.
+    """
 
     tls: SSLContext | None = None
     members: Members | None = None
@@ -53,11 +57,11 @@ NO_LINK = Link()
 
 
 async def forward(call: RestCall, leader: Identity, link: Link) -> Response:
-    """Let the leader answer, and wait until this instance has what was written.
+    """Forward the request to the leader, and wait until this instance has the written records.
 
     Raises:
-        RegistryError: it was forwarded already, the leader cannot be reached, or another instance leads meanwhile. The write may have
-            been made.
+        RegistryError: the request was forwarded already, the leader cannot be reached, or another instance has become the
+            leader. The write may have happened.
     """
     if call.request.headers.get(FORWARDED):
         raise RegistryError("no_leader")
@@ -73,7 +77,7 @@ async def forward(call: RestCall, leader: Identity, link: Link) -> Response:
             raise ConnectionError("another instance leads")
         answer = asking.result()
     except (OSError, ValueError) as fault:
-        if call.registry.unreachable is not leader:  # clients ask again and again, and one line says it
+        if call.registry.unreachable is not leader:  # clients repeat their requests, and one line in the log is enough
             call.registry.unreachable = leader
             logger.warning("forwarding to %s: %s", leader.url, fault)
         raise RegistryError("forwarding", "Error while forwarding the request to the leader") from None
@@ -90,7 +94,7 @@ async def _asked(call: RestCall, leader: Identity, link: Link) -> ForwardedAnswe
     """Send the request of a client to the leader.
 
     Raises:
-        OSError, ValueError: there is no answer, not all of it, or it is not the leader's.
+        OSError, ValueError: there is no response, it is incomplete, or it does not come from the leader.
     """
     request, target, number = call.request, target_of(call.request.scope), ""
     headers = {name: request.headers[name] for name in PASSED if name in request.headers} | {FORWARDED: "true"}
@@ -107,6 +111,6 @@ async def _asked(call: RestCall, leader: Identity, link: Link) -> ForwardedAnswe
 
 
 def target_of(scope: Mapping[str, Any]) -> str:
-    """Return the path and query of a request as they came: what was escaped stays escaped, once."""
+    """Return the path and query of a request as they arrived: what was escaped stays escaped, once."""
     path, query = (scope[name].decode("latin-1") for name in ("raw_path", "received_query"))
     return urllib.parse.quote(path + (f"?{query}" if query else ""), safe=ASCII, encoding="latin-1")

@@ -1,4 +1,4 @@
-"""A request to the leader over HTTP, on a thread: the only file of forwarding that reaches the network."""
+"""A request to the leader over HTTP, on a thread. Of the files for forwarding only this one uses the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORWARD_S = 60.0
 
 
 class HttpQuestion(NamedTuple):
-    """A request as it goes on: the target is path and query, escaped once."""
+    """A request to forward. The target is path and query, escaped once."""
 
     method: str
     target: str
@@ -26,7 +26,7 @@ class HttpQuestion(NamedTuple):
 
 
 class HttpAnswer(NamedTuple):
-    """A whole answer. The names of its headers are in lower case."""
+    """A complete response. The names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,10 +34,12 @@ class HttpAnswer(NamedTuple):
 
 
 async def ask(leader: Identity, tls: SSLContext | None, question: HttpQuestion) -> HttpAnswer:
-    """Send a request and return the answer. Cancelled, it is given up: a leader that was stopped would hold the thread for FORWARD_S.
+    """Send a request and return the response.
+
+    If the call is cancelled, it closes the connection: otherwise a stopped leader would hold the thread for FORWARD_S.
 
     Raises:
-        OSError, ValueError: there is no answer, or not all of it.
+        OSError, ValueError: there is no response, or it is incomplete.
     """
     exchange = _Exchange(leader, tls)
     asking = asyncio.ensure_future(asyncio.to_thread(exchange.ask, question))
@@ -63,13 +65,13 @@ class _Exchange:
         connection = self._connection
         try:
             connection.connect()
-            if self._given_up:  # before there was a socket to shut down
+            if self._given_up:  # it came before there was a socket to shut down
                 raise ConnectionError("given up")
             connection.request(question.method, question.target, question.body or None, dict(question.headers))
             response = connection.getresponse()
             body = response.read(ANSWER_BYTES_MAX)
             if len(body) < int(response.headers.get("content-length") or 0):
-                # It reads as a short body without an error.
+                # Without this check it would look like a short body.
                 raise ConnectionError("the leader has ended in the middle of its answer")
             return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()}, body)
         except http.client.HTTPException as fault:
@@ -78,7 +80,7 @@ class _Exchange:
             connection.close()
 
     def give_up(self) -> None:
-        """Let `ask` end soon; only a connection that is being made is waited for."""
+        """Let `ask` end soon. Only a connection that is being made is waited for."""
         self._given_up = True
-        with suppress(OSError, AttributeError):  # there is no socket yet, or not any more
+        with suppress(OSError, AttributeError):  # there is no socket yet, or no longer
             self._connection.sock.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Paths: they are split before their parts are unescaped, so that a subject may have a slash or a percent sign in its name."""
+"""Paths are split before their parts are unescaped, so that a subject may have a slash or a percent sign in its name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ottla.registry.errors import RegistryError
 
 
 class PathTarget(NamedTuple):
-    """The target of a request: the parts of its path, and its query as it came."""
+    """The target of a request: the parts of its path, and its query as it arrived."""
 
     parts: list[str]
     query: str
 
 
 def target_of(raw_path: bytes, query: bytes) -> PathTarget:
-    """Return the target of a request. Slashes at the end and doubled ones count for nothing, as in JAX-RS.
+    """Return the target of a request. As in JAX-RS, slashes at the end and double slashes are ignored.
 
     Raises:
         RegistryError: a part is not UTF-8.
@@ -30,7 +30,9 @@ def target_of(raw_path: bytes, query: bytes) -> PathTarget:
 
 
 def parameters_of(pattern: str, parts: Sequence[str]) -> dict[str, str] | None:
-    """Return the parts of a path that stand for the names in a pattern such as /subjects/{subject}; None if it is another path."""
+    """Return the parts of a path that match the names in a pattern such as /subjects/{subject}; None if the path does not
+    match.
+    """
     wanted = pattern.split("/")[1:] if pattern != "/" else []
     if len(wanted) != len(parts):
         return None
@@ -44,7 +46,7 @@ def parameters_of(pattern: str, parts: Sequence[str]) -> dict[str, str] | None:
 
 
 def with_context(target: PathTarget) -> PathTarget:
-    """Return the target of a path that begins with /contexts/NAME as the one of the subjects of that context."""
+    """Return the target of a path that begins with /contexts/NAME, as a target about the subjects of that context."""
     parts, query = target
     if len(parts) < 3 or parts[0] != "contexts":
         return target

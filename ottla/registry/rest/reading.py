@@ -80,7 +80,7 @@ async def referenced_by(call: RestCall) -> Any:
 
 
 async def latest_with_metadata(call: RestCall) -> Any:
-    """Answer with the latest version that has all the properties of `?key=` and `?value=`."""
+    """Respond with the latest version that has all the properties of `?key=` and `?value=`."""
     call.require("read")
     query = call.request.query_params
     wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
@@ -159,7 +159,7 @@ def _id(call: RestCall) -> int:
 
 
 def _by_id(call: RestCall) -> Version:
-    """Return a version with the id that the user may read: the answer names its subject."""
+    """Return a version with the id that the user may read, because the response names its subject."""
     schema_id = _id(call)
     found = call.state.by_id_anywhere(schema_id, call.state.alias_of(call.text("subject")))
     readable = None if found is None else _readable(call, context_of(found.subject), schema_id)

@@ -1,4 +1,4 @@
-"""A request as the handlers see it: its user, its parameters, its body, and the registry that answers it."""
+"""A request as the handlers see it: its user, its parameters, its body, and the registry."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ottla.registry.registry import SchemaRegistry, Who
 from ottla.registry.registry_state import RegistryState
 from ottla.registry.subjects import context_of, is_valid, normal
 
-#: A body of more bytes is not read: a schema is at most a million characters.
+#: A longer body is not read: a schema has at most a million characters.
 BODY_BYTES_MAX = 4 * 1024 * 1024
-#: An answer lists at most this many, as in Confluent's registry by default.
+#: A response lists at most this many, as in Confluent's registry by default.
 LIMIT_MAX = 20_000
 
 
@@ -72,7 +72,7 @@ class RestCall:
             raise RegistryError("invalid_subject", self.subject)
 
     def page(self, rows: Sequence[Any]) -> list[Any]:
-        """Return the part of a list that `offset` and `limit` ask for."""
+        """Return the part of a list that `offset` and `limit` select."""
         offset, limit = self._number("offset", 0), self._number("limit", -1)
         offset = max(offset, 0)
         return list(rows[offset : offset + (limit if 0 <= limit <= LIMIT_MAX else LIMIT_MAX)])
@@ -84,6 +84,6 @@ class RestCall:
     def _number(self, name: str, default: int) -> int:
         text = self.text(name)
         number = int32(text) if text else default
-        if number is None:  # as JAX-RS answers
+        if number is None:  # JAX-RS responds in this way
             raise RegistryError("no_such_path")
         return number

@@ -1,4 +1,6 @@
-"""Writes, which the leader answers, and the two questions about a schema that is in the request: is it registered, is it compatible."""
+"""Writes, which the leader handles, and the two checks of a schema in a request: whether it is registered, and whether it is
+compatible.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ottla.registry.rest.request import RestCall
 from ottla.registry.schema_records import Record, answer_of, guid_of
 from ottla.registry.subjects import is_valid
 
-#: An answer of a write, and the place up to which a reader must have read.
+#: The response to a write, and the place up to which a reader must have read.
 Written = tuple[Any, LogPlace]
 INVALID_SCHEMA = ERRORS["invalid_schema"].code
 
@@ -32,7 +34,7 @@ async def lookup(call: RestCall) -> Any:
 
 
 async def compatible(call: RestCall) -> Any:
-    """Compare a schema with one version of the subject, or with those that its level names."""
+    """Compare a schema with one version of the subject, or with the versions that its level requires."""
     call.require("read")
     asked = asked_from(call.json())
     state, subject = call.state, call.subject
@@ -50,7 +52,7 @@ async def compatible(call: RestCall) -> Any:
             call.who, subject, asked, earlier, normalize=call.flag("normalize")
         )
     except RegistryError as fault:
-        # Clients that ask for messages print them: Maven's plugin, Terraform.
+        # Clients that request the messages print them: Maven's plugin, Terraform.
         if not call.flag("verbose") or fault.code != INVALID_SCHEMA:
             raise
         messages = [fault.message]
@@ -107,7 +109,7 @@ async def delete_mode(call: RestCall) -> Written:
 async def _decided(
     call: RestCall, decision: Callable[..., tuple[Any, list[Record]]], *arguments: Any, **flags: bool
 ) -> Written:
-    """Decide about the call's subject, in the state that the leader then has."""
+    """Decide about the subject of the call, with the state that the leader has then."""
 
     return await call.registry.write(lambda: decision(call.state, call.subject, *arguments, **flags))
 
