@@ -1,4 +1,7 @@
-"""The Kafka connector `format("ottla")` for PySpark without a jar, on the Python Data Source API. docs/SPARK.md is its manual."""
+"""The Kafka connector `format("ottla")` for PySpark, on the Python Data Source API.
+
+It needs no jar. docs/SPARK.md is its manual.
+"""
 
 from ottla.spark.source import OttlaDataSource, register
 

@@ -1,4 +1,7 @@
-"""The error that a user of `format("ottla")` sees: what happened and what to do. Spark prints it as the last line of its own exception."""
+"""The error that a user of `format("ottla")` sees: the cause and the remedy.
+
+Spark prints it as the last line of its own exception.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class ConnectorError(ColumnsError):
-    """The source or the sink cannot go on. `code` is Kafka's error if a broker has returned one."""
+    """The source or the sink cannot go on. `code` is Kafka's error code if a broker has sent one."""
 
 
 class ConnectionLost(ConnectorError):
@@ -15,12 +18,12 @@ class ConnectionLost(ConnectorError):
 
 
 def name_of(code: int) -> str:
-    """Return the name of an error code, also of one that a newer Kafka has."""
+    """Return the name of an error code, also for a code of a newer Kafka."""
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
 
 
 def check(place: str, code: int, message: str | None = None) -> None:
-    """Look at an error code of a response.
+    """Check an error code in a response.
 
     Raises:
         ConnectorError: it is not NONE.

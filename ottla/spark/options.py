@@ -1,6 +1,6 @@
-"""The options of `format("ottla")`, by the names that the JVM source `format("kafka")` has, and what is wrong with them.
+"""The options of `format("ottla")`, by the names that the JVM source `format("kafka")` has, and their checks.
 
-Pure: a dictionary in, an `Options` out. Names are compared without their case, as Spark does it.
+It has no I/O: a dictionary becomes options. As in Spark, the case of names does not matter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ ByPartition = dict[tuple[str, int], int]
 
 
 class Limit(NamedTuple):
-    """Where a read begins or ends: one word or time for all partitions, or a number for each. `is_time`: milliseconds."""
+    """The beginning or the end of a read: one word or time for all partitions, or a number for each.
+
+    With `is_time` the numbers are milliseconds.
+    """
 
     everywhere: int | None
     each: ByPartition
@@ -51,7 +54,7 @@ class ConnectorOptions:
         self.table = self.word("table", "records", TABLES)
         self.segments = _segments(self.get("segments") or self.get("path"))
         self.selection, self.selected = self._selection()
-        #: Fields of decoded columns that are asked for, by the column: `columns=value.id` reads no other one of `value`.
+        #: The requested fields of decoded columns, by column: `columns=value.id` reads no other field of `value`.
         self.fields: dict[str, tuple[str, ...]] = {}
         self.columns = self._columns()
         self.starting = self._limit("starting", LATEST if is_stream else EARLIEST)

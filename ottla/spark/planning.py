@@ -1,4 +1,4 @@
-"""The plan of a read: its partitions, where each begins and where each ends now. It asks the cluster and decides nothing else."""
+"""The plan of a read: its partitions, and the offsets at which each begins and ends now, as the cluster reports them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.spark.ranges import Offsets, Range, TopicPartition
 
 
 def partitions_of(cluster: BlockingCluster, options: ConnectorOptions) -> list[TopicPartition]:
-    """Return the selected partitions. Raises ConnectorError if a topic or partition that is named does not exist."""
+    """Return the selected partitions. Raises ConnectorError if a named topic or partition does not exist."""
     if options.selection == "subscribe":
         return all_partitions((each.name, each.partitions) for each in cluster.topics(options.selected))
     if options.selection == "assign":
@@ -29,8 +29,10 @@ def partitions_of(cluster: BlockingCluster, options: ConnectorOptions) -> list[T
 def offsets_at(
     cluster: BlockingCluster, options: ConnectorOptions, places: list[TopicPartition], limit: Limit, edge: str
 ) -> Offsets:
-    """Return the offset of each partition for the option `edge` (starting or ending). Raises ConnectorError if the option names
-    not exactly these partitions, or no record is as new as a starting time."""
+    """Return the offset of each partition for the option `edge` (starting or ending).
+
+    Raises ConnectorError if the option does not name exactly these partitions, or no record is as new as a starting time.
+    """
     if limit.everywhere is None and {*limit.each} != {*places}:
         missing = sorted({*places} - {*limit.each}) or sorted({*limit.each} - {*places})
         raise ConnectorError(

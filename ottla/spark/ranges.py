@@ -1,4 +1,4 @@
-"""Ranges of offsets: how they are limited for a micro-batch, and split into the partitions of Spark. Pure."""
+"""Ranges of offsets: they are limited for a micro-batch, and split into Spark's partitions. It has no I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Range(NamedTuple):
     partition: int
     start: int
     end: int
-    #: The id of the topic that the offsets are of: a topic that is deleted and created again has the same name and other records.
+    #: The id of the topic that the offsets belong to: after a topic was deleted and created again, the name is the same but the
+    #: records are others.
     topic_id: bytes | None = None
 
     @property
@@ -33,7 +34,10 @@ class Range(NamedTuple):
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:
-    """Return the ends of a micro-batch of about `offsets_max` offsets, shared out by how much each partition has."""
+    """Return the ends of a micro-batch of about `offsets_max` offsets.
+
+    Each partition gets a share by the number of its offsets.
+    """
     sizes = {place: offset - start.get(place, offset) for place, offset in end.items()}
     total = sum(size for size in sizes.values() if size > 0)
     if total <= offsets_max:
@@ -47,8 +51,11 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
 
 def split(ranges: Iterable[Range], partitions_min: int | None, records_max: int | None) -> list[Range]:
-    """Return the ranges that are not empty, the largest of them in several parts: at least `partitions_min` in all, if there are
-    as many offsets, and none with more than `records_max` offsets."""
+    """Return the ranges that are not empty.
+
+    The largest are split, so that there are at least `partitions_min` (if there are enough offsets), and none has more than
+    `records_max` offsets.
+    """
     whole = sorted(each for each in ranges if each.size > 0)
     total = sum(each.size for each in whole)
     found = []
@@ -65,7 +72,7 @@ def split(ranges: Iterable[Range], partitions_min: int | None, records_max: int 
 
 
 def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> Checkpoint:
-    """Return offsets in the form that Spark keeps in a checkpoint: that of the JVM source, and the ids of the topics beside it."""
+    """Return offsets in the form that Spark keeps in a checkpoint: that of the JVM source, with the ids of the topics."""
     found: Checkpoint = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
@@ -83,5 +90,5 @@ def from_json(rows: Checkpoint) -> Offsets:
 
 
 def ids_in(rows: Checkpoint) -> dict[str, bytes]:
-    """Return the ids of the topics; none from a checkpoint of the JVM source."""
+    """Return the ids of the topics. A checkpoint of the JVM source has none."""
     return {topic: uuid_from_str(str(text)) for topic, text in rows.get(TOPIC_IDS, {}).items()}

@@ -1,4 +1,4 @@
-"""Spark's reader objects: plans on the driver, and the same reading on executors for batches and streams."""
+"""Spark's reader objects. They plan on the driver, and read on executors in the same way for batches and streams."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RecordReader(DataSourceReader):
 
 
 def _ranges_of_files(options: ConnectorOptions) -> list[Range]:
-    """Return the ranges of a log directory, without a broker: from the log start or given offsets to the high watermark."""
+    """Return the ranges in a log directory, without a broker: from the log start or the given offsets to the high watermark."""
     if options.isolation == READ_COMMITTED:
         raise ConnectorError(
             "which transactions are open is not in the files of a log",
@@ -98,19 +98,20 @@ def _ranges_of_files(options: ConnectorOptions) -> list[Range]:
 class RecordStreamReader(DataSourceStreamReader):
     """The reader of a streaming query. Spark keeps the offsets in its checkpoint, in the JVM source's form, with the ids of the topics beside them.
 
-    An offset counts for the topic of its id alone: a topic that is deleted and created again has the same name, and its first records
-    would be passed over as if they had been read. With failOnDataLoss the query ends with the reason; without it begins at the
-    new topic's first record, and says so.
+    An offset is valid only for the topic with its id: a topic that was deleted and created again has the same name, and its
+    first records would be skipped as if they had been read. With failOnDataLoss the query ends with the reason; without it the
+    query begins at the new topic's first record, and reports that.
 
-    pyspark 4.0 does not say where a restarted query begins before it asks where the next micro-batch ends. With kafka.group.id the
-    offsets are also committed to that group, from which a restarted query takes them, so that maxOffsetsPerTrigger holds at once.
+    pyspark 4.0 asks where the next micro-batch ends before it says where a restarted query begins. With kafka.group.id the
+    offsets are also committed to that group, from which a restarted query takes them, so that maxOffsetsPerTrigger holds at
+    once.
     """
 
     def __init__(self, options: ConnectorOptions) -> None:
         self.options = options
         self._cluster: BlockingCluster | None = None
         self._position: Offsets | None = None
-        #: The ids of the topics of the position.
+        #: The ids of the topics that the position belongs to.
         self._ids: dict[str, bytes] = {}
 
     @property
@@ -153,7 +154,7 @@ class RecordStreamReader(DataSourceStreamReader):
         return known is not None and ids.get(place[0], known) != known
 
     def _committed(self, group: str, places: Iterable[tuple[str, int]], ids: Mapping[str, bytes]) -> Offsets:
-        """Return what the group has of these topics. What it has of topics of other ids does not count."""
+        """Return the group's offsets in these topics. Offsets of topics with other ids do not count."""
         kept = committed_offsets(self.cluster, group)
         texts = {name: _metadata(topic_id) for name, topic_id in ids.items()}
         return {

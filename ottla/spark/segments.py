@@ -1,8 +1,8 @@
-"""Segment files as a source, where Spark runs on the host of a replica: `segments://` and one of the broker's log.dirs.
+"""Segment files as a source, if Spark runs on the host of a replica: `segments://` and one of the broker's log.dirs.
 
-The files are Kafka's own, so that this reads an Apache Kafka's as well. They are opened for reading only and never locked; the broker
-may append, roll and delete meanwhile. Nothing beyond the high watermark is read: without addresses of brokers it is the one of
-`replication-offset-checkpoint`, which brokers write every five seconds, and on a clean stop.
+The files are Kafka's own, so this works with Apache Kafka as well. They are opened only for reading and never locked; the
+broker may append, roll and delete meanwhile. Nothing beyond the high watermark is read: without addresses of brokers it is
+taken from `replication-offset-checkpoint`, which brokers write every five seconds, and at a clean stop.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ METADATA = "partition.metadata"
 
 
 def partitions_in(directory: str) -> Offsets:
-    """Return the high watermark of each partition in a log directory. Raises ConnectorError if it is none."""
+    """Return the high watermark of each partition in a log directory. Raises ConnectorError if the folder is no log directory."""
     if not (Path(directory) / REPLICATION).exists():
         raise ConnectorError(f"{directory} has no {REPLICATION}", "segments:// takes one of the log.dirs of a broker")
     return _checkpoint(Path(directory), REPLICATION)
 
 
 def starts_in(directory: str) -> Offsets:
-    """Return the log start offset of each partition: that of the checkpoint, or of the first segment."""
+    """Return the log start offset of each partition, from the checkpoint or from its first segment."""
     given = _checkpoint(Path(directory), LOG_START)
     found = {}
     for place in partitions_in(directory):
@@ -54,7 +54,7 @@ def _folder_of(directory: Path, place: tuple[str, int]) -> Path:
 
 
 def _topic_id(directory: Path, place: tuple[str, int]) -> bytes | None:
-    """Return the id in partition.metadata, or None where there is no such file: a log that Kafka before 2.8 has made."""
+    """Return the id in partition.metadata. Return None if there is no such file, as in a log from Kafka before 2.8."""
     try:
         text = (_folder_of(directory, place) / METADATA).read_text()
     except FileNotFoundError:
@@ -77,7 +77,7 @@ class SegmentReader:
         self._is_committed_only = options.isolation == READ_COMMITTED
 
     def batches(self) -> Iterator[BatchView]:
-        """Yield the batches with rows of the range. Raises ConnectorError for offsets that are gone, unless they may be."""
+        """Yield the batches with rows of the range. Raises ConnectorError for missing offsets, unless they are allowed."""
         found = self.filter
         on_disk = _topic_id(self._folder, self._place)
         if self._topic_id is not None and on_disk not in (None, self._topic_id):
@@ -96,5 +96,5 @@ class SegmentReader:
             try:
                 yield from files.batches(found)
                 return
-            except FileNotFoundError:  # retention has deleted it since: look again
+            except FileNotFoundError:  # retention has deleted it meanwhile: look again
                 continue

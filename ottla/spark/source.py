@@ -1,4 +1,4 @@
-"""The data source `format("ottla")`, by which Spark finds the readers and writers of this package.
+"""The data source `format("ottla")`, through which Spark finds the readers and writers of this package.
 
 It is pickled by Spark and sent to executors, which import this module: it must not import a broker.
 """
@@ -54,8 +54,8 @@ READERS: dict[str, Callable[[ConnectorOptions], DataSourceReader]] = {
 class OttlaDataSource(DataSource):
     """Reads and writes topics of any Kafka cluster, with the options of Spark's own Kafka source."""
 
-    #: The schemas of the table `schema`. Spark asks for the reader after the columns, of a copy of this object by pickle, and meanwhile the
-    #: latest version of a subject may be another one.
+    #: The schemas of the table `schema`. Spark requests the columns first, and later the reader from a pickled copy of this
+    #: object. Meanwhile the latest version of a subject may have changed.
     _reader_schemas: tuple[ReaderSchema, ...] | None = None
 
     @classmethod
@@ -96,7 +96,10 @@ class OttlaDataSource(DataSource):
 
 
 def _table_schema() -> ModuleType:
-    """Return the reader of the table `schema`, which needs a library that the other tables do not. Raises ConnectorError without it."""
+    """Return the reader of the table `schema`.
+
+    It needs a library that the other tables do not need, and raises ConnectorError without it.
+    """
     try:
         from ottla.spark.schema import reader
     except ModuleNotFoundError as fault:
@@ -109,9 +112,9 @@ def _table_schema() -> ModuleType:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session, and to its executors if this package came in a wheel by --py-files.
+    """Register `format("ottla")` in a session, and on its executors if this package came as a wheel by --py-files.
 
-    It warns if Spark would start a Python with other packages than this one's (PYSPARK_PYTHON).
+    It warns if Spark would start another Python than this one, with other packages (PYSPARK_PYTHON).
     """
     if (problem := other_python(spark.sparkContext.pythonExec)) is not None:
         warnings.warn(problem, RuntimeWarning, stacklevel=2)

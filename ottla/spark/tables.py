@@ -1,4 +1,7 @@
-"""Tables that are no records: the offsets of topics, the lag of groups, and a compacted topic as its latest rows."""
+"""The tables that do not contain records: the offsets of topics, and the lag of groups.
+
+Also a compacted topic as its latest rows.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ SQL_TYPES = {
     "offsets": "topic STRING, partition INT, leader INT, earliest BIGINT, lastStable BIGINT, latest BIGINT",
     "groups": "group STRING, topic STRING, partition INT, committed BIGINT, metadata STRING, latest BIGINT, lag BIGINT",
 }
-#: The rows of one Arrow batch.
+#: One Arrow batch has at most this many rows.
 ROWS_MAX = 10_000
 
 
@@ -86,7 +89,7 @@ def groups_of(cluster: BlockingCluster) -> list[str]:
 
 
 class LatestReader(DataSourceReader):
-    """A topic as a table: the last row of each key, without those whose value is null. Rows without a key are left out.
+    """A topic as a table: the last row of each key, without rows whose value is null. Rows without a key are left out.
 
     A task keeps one row for each key of its partition in memory. The order is that of the offsets.
     """
@@ -104,7 +107,7 @@ class LatestReader(DataSourceReader):
 
 
 def latest_rows(options: ConnectorOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that compaction would leave of the range."""
+    """Yield the rows of the range that compaction would keep."""
     names = options.columns
     last: dict[bytes, dict[str, object]] = {}
     for batch in read_range(options, wanted, tuple(dict.fromkeys((*names, "key", "value")))):
@@ -112,7 +115,7 @@ def latest_rows(options: ConnectorOptions, wanted: Range) -> Iterator[pa.RecordB
         for index, (key, value) in enumerate(zip(columns["key"], columns["value"], strict=True)):
             if key is None:
                 continue
-            last.pop(key, None)  # so that the order of the dictionary is that of the offsets
+            last.pop(key, None)  # delete the key first, so that the dictionary has the order of the offsets
             if value is not None:
                 last[key] = {name: columns[name][index] for name in names}
     rows = list(last.values())

@@ -1,4 +1,4 @@
-"""A cluster as Spark's processes see it: bootstrap addresses, topics, leaders, coordinators; each request with retries.
+"""A cluster as Spark's processes see it: bootstrap addresses, topics, leaders, coordinators. Each request is retried.
 
 Errors that pass by themselves (no leader yet, a coordinator that loads, a broker that is gone) are retried until RETRY_SECONDS_MAX,
 which is longer than a failover takes. Everything else is raised at once.
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 DEFAULT_PORT = 9092
 RETRY_SECONDS_MAX = 60.0
-#: Before any broker has answered the addresses are probably wrong; a cluster that starts takes a few seconds.
+#: Before any broker has responded, the addresses are probably wrong. A cluster that is starting takes a few seconds.
 FIRST_CONTACT_SECONDS_MAX = 10.0
 RETRY_BACKOFF_SECONDS = 0.1
 GROUP, TRANSACTION = 0, 1
-#: Topics have ids instead of names in later versions of Metadata's answers; both are there in this one.
+#: Later versions of Metadata's responses have topic ids instead of names; this one has both.
 _METADATA_VERSION_MAX = 12
 
 
@@ -42,7 +42,7 @@ class Topic(NamedTuple):
 
 
 class BlockingCluster:
-    """Connections by address and what the last Metadata response said. Not safe to use from several threads."""
+    """Connections by address, and the last Metadata response. Not safe to use from several threads."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Take the properties of a Kafka client, without the prefix `kafka.`. Raises ConnectorError if one is wrong."""
@@ -80,7 +80,10 @@ class BlockingCluster:
         self._connections = {key: value for key, value in self._connections.items() if value is not connection}
 
     def node(self, node_id: int) -> SparkConnection:
-        """Return the connection to a broker. Raises ConnectionLost if the metadata does not have it, or it cannot be reached."""
+        """Return the connection to a broker.
+
+        Raises ConnectionLost if the metadata does not have the broker, or it cannot be reached.
+        """
         if node_id not in self._brokers:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
         return self.connection(self._brokers[node_id])
@@ -96,7 +99,7 @@ class BlockingCluster:
         return self.call(self.node(node_id), request, version_max)
 
     def any_call(self, request: Any, version_max: int = ANY_VERSION) -> Any:
-        """Send a request that every broker can answer to the first that does. Raises the last ConnectionLost."""
+        """Send a request that every broker can answer, to the first one that can be reached. Raises the last ConnectionLost."""
         last = ConnectionLost("no broker is known")
         for address in dict.fromkeys((*self._brokers.values(), *self.addresses)):
             try:
@@ -106,7 +109,7 @@ class BlockingCluster:
         raise last
 
     def retry(self, attempt: Callable[[], T], *, also: Sequence[int] = ()) -> T:
-        """Return the result of the attempt, which is repeated while it raises errors that pass, or codes of `also`."""
+        """Return the result of the attempt. It is repeated while it raises errors that pass, or errors with codes in `also`."""
         began = time.monotonic()
         while True:
             try:
@@ -122,7 +125,7 @@ class BlockingCluster:
     # -- Metadata
 
     def topics(self, names: Iterable[str] | None = None) -> list[Topic]:
-        """Return the topics of these names, or all. Raises ConnectorError for a topic that does not exist."""
+        """Return the topics with these names, or all topics. Raises ConnectorError for a topic that does not exist."""
         return self.retry(lambda: self._topics(names))
 
     def _topics(self, names: Iterable[str] | None) -> list[Topic]:
@@ -145,7 +148,7 @@ class BlockingCluster:
         return response
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the ids that the last Metadata response with each topic had. A broker before Kafka 2.8 has none."""
+        """Return the topic ids in the last Metadata response with each topic. A broker before Kafka 2.8 has none."""
         return {name: self._topic_ids[name] for name in names if any(self._topic_ids.get(name, b""))}
 
     @property
@@ -189,7 +192,7 @@ def parse_bootstrap(text: str) -> list[Address]:
     """Return the addresses of `kafka.bootstrap.servers`.
 
     Raises:
-        ConnectorError: there are none, or one is no address.
+        ConnectorError: there is no address, or a text is none.
     """
     try:
         found = parse_addresses(text, DEFAULT_PORT)

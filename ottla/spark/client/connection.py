@@ -12,7 +12,7 @@ from ottla.server.network.wire import ANY_VERSION, AnotherProtocol, SecurityReje
 from ottla.spark.errors import ConnectionLost, ConnectorError
 
 CLIENT_ID = "pyspark-ottla"
-#: A Fetch asks for FETCH_BYTES_MAX at most, or for one batch, which Kafka's own limit of a request keeps below 100 MiB.
+#: A Fetch requests at most FETCH_BYTES_MAX, or one batch, which Kafka's own limit of a request keeps below 100 MiB.
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 _RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 
@@ -42,7 +42,10 @@ class SparkConnection:
         return self.receive()
 
     def send(self, request: object, version_max: int = ANY_VERSION) -> None:
-        """Send in the highest version that both sides have, up to `version_max`. Raises ConnectorError if there is none."""
+        """Send a request in the highest version up to `version_max` that both sides have.
+
+        Raises ConnectorError if there is none.
+        """
         with _as_errors_of_spark():
             self._connection.send(request, None, version_max)
 
@@ -58,7 +61,10 @@ class SparkConnection:
 
 @contextmanager
 def _as_errors_of_spark(lost: str = "") -> Iterator[None]:
-    """Raise the errors of a connection as Spark's: one that is lost is worth another attempt. `lost` is the beginning of its message."""
+    """Raise errors of a connection as Spark's errors.
+
+    A lost connection is worth another attempt. `lost` is the beginning of its message.
+    """
     try:
         yield
     except SecurityRejected as fault:

@@ -1,4 +1,7 @@
-"""A range of offsets of one partition from its leader, as batches. The next Fetch is under way while a response is decoded."""
+"""A range of offsets of one partition, read from its leader as batches.
+
+While a response is decoded, the next Fetch is in flight.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,22 @@ from ottla.spark.client.offsets import EARLIEST, READ_COMMITTED, list_offsets
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
 FETCH_BYTES_MAX = 4 * 1024 * 1024
-#: From version 13 on topics have ids in place of names. A broker before Kafka 3.1 is asked by name.
+#: From version 13 on Fetch has topic ids in place of names. For a broker before Kafka 3.1 names are used.
 _FETCH_VERSION_MAX, _NAMES_VERSION_MAX = 13, 12
 _WAIT_MS_MAX = 500
-#: The leader knows no topic of this id, or knows the name by another one.
+#: The leader knows no topic with this id, or knows the name with another id.
 OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-#: After this many responses in a row without a batch, from a leader that has the range, the rest of the range is taken for a hole.
+#: After this many responses in a row without a batch, from a leader that has the range, the rest of the range counts as a gap.
 _EMPTY_MAX = 5
-#: The time without any progress after which a task fails: kafkaConsumer.pollTimeoutMs of the JVM source.
+#: A task fails after this time without progress: kafkaConsumer.pollTimeoutMs of the JVM source.
 PROGRESS_SECONDS_MAX = 120.0
 
 
 class RangeReader:
-    """Reads [start, end) of a partition. With `fail_on_loss` offsets that are gone raise ConnectorError, else they are passed over.
+    """Reads [start, end) of a partition.
 
-    With a `topic_id` nothing is read of another topic of the same name: all offsets are gone if the topic was created again.
+    With `fail_on_loss` missing offsets raise ConnectorError, otherwise they are skipped. With a `topic_id` nothing is read from
+    another topic of the same name: if the topic was created again, all offsets are missing.
     """
 
     def __init__(
@@ -58,7 +62,7 @@ class RangeReader:
         self._deadline = time.monotonic() + PROGRESS_SECONDS_MAX
 
     def batches(self) -> Iterator[BatchView]:
-        """Yield the batches that have rows of the range; the first and the last may have others, too."""
+        """Yield the batches with rows of the range. The first and the last may have other rows, too."""
         while not self.filter.is_done:
             part = self._next()
             if part is None:
@@ -90,7 +94,7 @@ class RangeReader:
             )
 
     def _send(self, offset: int) -> None:
-        """Send a Fetch from the offset, unless there is one under way."""
+        """Send a Fetch from the offset, unless one is in flight."""
         if self._in_flight is not None:
             return
         name, index = self.place
@@ -117,7 +121,7 @@ class RangeReader:
         self._in_flight = connection, offset
 
     def _next(self) -> PartitionData | None:
-        """Return the next response with the partition; None after an error that passes, or a response out of order."""
+        """Return the next response with the partition; None after an error that passes, or after a response for another offset."""
         try:
             self._send(self.filter.position)
             assert self._in_flight is not None
@@ -149,7 +153,10 @@ class RangeReader:
         return part
 
     def _is_replaced(self) -> bool:
-        """Return whether the topic of this id is gone, or its name is another topic's by now. A broker that lags behind says so, too."""
+        """Return whether the topic with this id is gone, or its name belongs to another topic.
+
+        A broker that lags behind reports that, too.
+        """
         name = self.place[0]
         try:
             self.cluster.topics([name])
@@ -160,13 +167,13 @@ class RangeReader:
         return self.cluster.topic_ids([name]).get(name) != self._topic_id
 
     def _lose_all(self, offset: int) -> None:
-        """Pass over the rest of the range, or raise ConnectorError."""
+        """Skip the rest of the range, or raise ConnectorError."""
         if self._fail_on_loss:
             raise topic_replaced(self.place[0], self.place[1], offset)
         self.filter.lose(self.filter.end)
 
     def _lose(self, offset: int) -> None:
-        """Pass over offsets that the log no longer has, or raise ConnectorError."""
+        """Skip offsets that the log no longer has, or raise ConnectorError."""
         first = list_offsets(self.cluster, {self.place: EARLIEST}, self._isolation)[self.place]
         if self._fail_on_loss:
             raise data_loss(self.name, offset, first)
@@ -178,12 +185,14 @@ def topic_replaced(topic: str, partition: int, offset: int) -> ConnectorError:
     return ConnectorError(
         f"{topic}-{partition}: the topic was deleted or created again, and what it had from offset {offset} on is gone",
         "with failOnDataLoss=false the query goes on with the first record of the new topic",
-        ErrorCode.OFFSET_OUT_OF_RANGE,  # which does not pass by itself, as UNKNOWN_TOPIC_ID may
+        ErrorCode.OFFSET_OUT_OF_RANGE,  # unlike UNKNOWN_TOPIC_ID, this error does not pass
     )
 
 
 def data_loss(name: str, offset: int, first: int) -> ConnectorError:
-    """Return the error for offsets that were to be read and are not there, as retention or a new topic of the name leaves it."""
+    """Return the error for offsets that were to be read but no longer exist, because of retention or of a new topic with the
+    name.
+    """
     return ConnectorError(
         f"{name}: offsets that were to be read are gone: offset {offset} was asked for, and the log starts at {first}",
         "the topic was deleted, or retention is faster than the query; with failOnDataLoss=false they are passed over",
@@ -192,7 +201,7 @@ def data_loss(name: str, offset: int, first: int) -> ConnectorError:
 
 
 def _next_offset(data: memoryview) -> int | None:
-    """Return the offset behind the last whole batch."""
+    """Return the offset behind the last complete batch."""
     found, position, end = None, 0, len(data)
     while (size := batch_size(data, position, end)) is not None:
         found = BatchView(data, position).next_offset

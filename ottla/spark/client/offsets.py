@@ -1,4 +1,4 @@
-"""Offsets on the wire: first, last and by timestamp (ListOffsets), and those of groups (OffsetFetch, OffsetCommit)."""
+"""Requests about offsets: first, last and by timestamp (ListOffsets), and those of groups (OffsetFetch, OffsetCommit)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.spark.errors import check
 
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-_NAMES_VERSION_MAX = 7  # later versions have topic ids, or many groups, in place of names
+_NAMES_VERSION_MAX = 7  # later versions have topic ids in place of names, or many groups
 
 
 def list_offsets(
@@ -25,7 +25,7 @@ def list_offsets(
 ) -> dict[TopicPartition, int]:
     """Return for each partition the first offset with at least this timestamp (ms), or the one that LATEST or EARLIEST stands for.
 
-    It is -1 where no record is that new. LATEST is the last stable offset for READ_COMMITTED.
+    It is -1 if no record is that new. LATEST is the last stable offset for READ_COMMITTED.
     """
     return cluster.retry(lambda: _list_offsets(cluster, times, isolation))
 
@@ -48,7 +48,7 @@ def _list_offsets(
 
 
 def committed_offsets(cluster: BlockingCluster, group: str) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what a group has committed: offset and metadata of each partition that has them."""
+    """Return the committed offsets of a group: offset and metadata of each partition that has them."""
 
     def attempt() -> dict[TopicPartition, tuple[int, str]]:
         response = cluster.ask_coordinator(group, GROUP, OffsetFetchRequest(group, None), _NAMES_VERSION_MAX)
@@ -67,7 +67,7 @@ def committed_offsets(cluster: BlockingCluster, group: str) -> dict[TopicPartiti
 def commit_offsets(
     cluster: BlockingCluster, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[str, str]
 ) -> None:
-    """Commit offsets to a group without members, so that tools show the lag of a stream; with the text of each topic beside them."""
+    """Commit offsets to a group without members, so that tools show the lag of a stream. `metadata` has a text for each topic."""
 
     def attempt() -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -85,5 +85,5 @@ def commit_offsets(
 
 
 def all_partitions(topics: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """Return the partitions of topics that are given with their number of partitions."""
+    """Return the partitions of topics, from their numbers of partitions."""
     return [(name, index) for name, count in topics for index in range(count)]

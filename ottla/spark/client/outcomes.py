@@ -1,7 +1,8 @@
-"""How a transaction ended, by the log of a partition that it wrote to.
+"""How a transaction ended, read from the log of a partition that it wrote to.
 
-Its coordinator says that only until the transactional id is used again: then it knows the last producer alone, and answers for every
-epoch before it that it is fenced, whether that transaction was committed or aborted. The log keeps the outcome of each.
+Its coordinator knows that only until the transactional id is used again. Then it knows only the last producer, and responds for
+every earlier epoch that it is fenced, whether that transaction was committed or aborted. The log keeps the outcome of each
+transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ottla.spark.client.offsets import READ_COMMITTED
 from ottla.spark.client.producer import WrittenTransaction, end
 from ottla.spark.errors import ConnectorError, check
 
-#: The names of topics, not their ids, are in requests up to this version.
+#: Requests up to this version have the names of topics, not their ids.
 _FETCH_VERSION_MAX = 12
 _WAIT_MS_MAX = 500
 _FETCH_BYTES_MAX = 1024
@@ -21,10 +22,10 @@ _UNDECIDED = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def commit_or_find(cluster: BlockingCluster, written: WrittenTransaction) -> bool:
-    """Commit the transaction. Return True if it is committed, by this call or since long, False if it was aborted.
+    """Commit the transaction. Return True if it is committed, by this call or before, and False if it was aborted.
 
     Raises:
-        ConnectorError: it is not known.
+        ConnectorError: the outcome is not known.
     """
     return end(cluster, written.transaction, commit=True) or was_committed(cluster, written)
 
@@ -32,12 +33,13 @@ def commit_or_find(cluster: BlockingCluster, written: WrittenTransaction) -> boo
 def was_committed(cluster: BlockingCluster, written: WrittenTransaction) -> bool:
     """Return whether a transaction that its producer can no longer end was committed.
 
-    A response for readers of committed records names the aborted transactions that reach into what it has (KIP-98), so that one
-    batch at the transaction's own offset is enough. The records may be gone, with retention or with their topic: readers can never see
-    them again, and they count as committed.
+    A Fetch response for read_committed names the aborted transactions that overlap with its records (KIP-98), so one batch at
+    the transaction's own offset is enough. The records may be gone because of retention, or together with their topic: readers
+    can never see them again, so they count as committed.
 
     Raises:
-        ConnectorError: it cannot be read, or an older transaction is open in the partition for longer than requests are retried.
+        ConnectorError: the partition cannot be read, or an older transaction stays open in it for longer than requests are
+        retried.
     """
 
     def attempt() -> bool:

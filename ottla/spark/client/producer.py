@@ -1,7 +1,7 @@
-"""A blocking producer: idempotent (KIP-98), and with a transactional id in a transaction that another process may end.
+"""A blocking producer. It is idempotent (KIP-98); with a transactional id it has a transaction that another process may end.
 
-A transaction is known by its id, producer id and epoch alone, so that an executor can fill it and the driver commit it, as Flink's
-sink does after a restart.
+Only transactional id, producer id and epoch are needed to end a transaction, so an executor can fill it and the driver can
+commit it, as Flink's sink does after a restart.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from ottla.spark.client.cluster import TRANSACTION, BlockingCluster
 from ottla.spark.client.connection import SparkConnection
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
-#: All records that were not sent yet: then they are sent.
+#: The bytes of records at which all collected records are sent.
 PENDING_BYTES_MAX = 8 * 1024 * 1024
 _REQUEST_MS_MAX = 30_000
-#: The last version that has names of topics in place of ids, and in which transactions are as before KIP-890.
+#: The last version with names of topics in place of ids, in which transactions are as before KIP-890.
 _PRODUCE_VERSION_MAX = 11
-#: What a coordinator answers while the transaction before is being ended.
+#: The coordinator's error while the former transaction is still being completed.
 _BUSY = (ErrorCode.CONCURRENT_TRANSACTIONS,)
-#: What EndTxn is answered when the transaction has ended otherwise: by its timeout, or by a later producer of the same id.
+#: EndTxn's errors if the transaction has ended in another way: by its timeout, or by a later producer with the same id.
 ABORTED = (*FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
-#: Key, value, timestamp in milliseconds, headers.
+#: A row: key, value, timestamp in milliseconds, headers.
 Row = tuple[bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]]]
 
 
 class SinkTransaction(NamedTuple):
-    """An open transaction, as any process can end it."""
+    """An open transaction, with what any process needs to end it."""
 
     transactional_id: str
     producer_id: int
@@ -55,7 +55,7 @@ class SinkTransaction(NamedTuple):
 
 
 class WrittenTransaction(NamedTuple):
-    """A transaction and the offset of one of its batches, by which the log shows how it ended: see `outcomes`."""
+    """A transaction and the offset of one of its batches. With these the log shows how it ended (`outcomes`)."""
 
     transaction: SinkTransaction
     place: TopicPartition
@@ -63,16 +63,22 @@ class WrittenTransaction(NamedTuple):
 
 
 class BlockingProducer:
-    """Collects rows and sends them to the leaders of their partitions, each batch until it is acknowledged by all in-sync replicas."""
+    """Collects rows and sends them to the leaders of their partitions.
+
+    Each batch is sent until all in-sync replicas have acknowledged it.
+    """
 
     def __init__(
         self, cluster: BlockingCluster, codec: int, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> None:
-        """Take in `timeout_ms` how long a transaction may be open. An open one of the same id is aborted, and its producer fenced."""
+        """Take the time in `timeout_ms` that a transaction may be open.
+
+        An open transaction with the same id is aborted, and its producer fenced.
+        """
         self.cluster = cluster
         self._id = transactional_id
         self._batches = IdempotentBatches(codec, transactional=transactional_id is not None)
-        #: The partitions that the transaction has.
+        #: The partitions in the transaction.
         self._added: set[TopicPartition] = set()
         self._first: tuple[TopicPartition, int] | None = None
         request = InitProducerIdRequest(transactional_id, timeout_ms)
@@ -90,17 +96,17 @@ class BlockingProducer:
 
     @property
     def transaction(self) -> SinkTransaction | None:
-        """The transaction, or None if nothing was sent in it: such a transaction does not exist for the coordinator."""
+        """The transaction, or None if nothing was sent in it: for the coordinator such a transaction does not exist."""
         if self._id is None or not self._added:
             return None
         return SinkTransaction(self._id, *self._batches.identity)
 
     @property
     def written(self) -> WrittenTransaction | None:
-        """The transaction and where it has written, or None if nothing was sent in it.
+        """The transaction and the place of one of its batches, or None if nothing was sent in it.
 
         Raises:
-            ConnectorError: no broker has said at which offset, as where it recognised a batch that was sent again and no longer knew it.
+            ConnectorError: no broker has sent an offset: it recognised each batch as a duplicate and no longer knew the offset.
         """
         transaction = self.transaction
         if transaction is not None and self._first is None:
@@ -108,7 +114,7 @@ class BlockingProducer:
         return None if transaction is None or self._first is None else WrittenTransaction(transaction, *self._first)
 
     def add(self, place: TopicPartition, row: Row) -> None:
-        """Take a row, and send what there is when it is much."""
+        """Take a row, and send the collected rows when they are many."""
         record = NewRecord(*row)
         size = record_bytes(record)
         if not self._batches.fits(place, size):
@@ -118,7 +124,7 @@ class BlockingProducer:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is there and return when all of it is acknowledged. Raises ConnectorError."""
+        """Send the collected rows, and return when all of them are acknowledged. Raises ConnectorError."""
         if self._id is not None and (new := [place for place in self._batches.collected if place not in self._added]):
             self._add_to_transaction(new)
         self._batches.seal()
@@ -131,7 +137,7 @@ class BlockingProducer:
         self.cluster.retry(attempt)
 
     def _send(self, places: list[TopicPartition]) -> bool:
-        """Send each leader the next batches, then collect the responses. Return False if one must be sent again."""
+        """Send each leader its next batches, then receive the responses. Return False if a batch must be sent again."""
         sent: list[tuple[SparkConnection, list[TopicPartition]]] = []
         for node, led in self.cluster.by_leader(places).items():
             batches = {place: self._batches.next_batch(place) for place in led}
@@ -151,7 +157,7 @@ class BlockingProducer:
             return
 
     def _acknowledged(self, connection: SparkConnection, places: list[TopicPartition]) -> int:
-        """Receive the response about these partitions. Return of how many the same batch need not be sent again."""
+        """Receive the response about these partitions. Return the number of partitions whose batch need not be sent again."""
         try:
             answers = dict(produced(connection.receive()))
         except ConnectionLost:
@@ -182,10 +188,10 @@ class BlockingProducer:
 
 
 def end(cluster: BlockingCluster, transaction: SinkTransaction, *, commit: bool) -> bool:
-    """End a transaction, in whichever process it began. Return False if it has ended the other way, or by its timeout.
+    """End a transaction, in whichever process it began. Return False if it has ended with the other outcome, or by its timeout.
 
     Raises:
-        ConnectorError: it is not known how it ended, as after a time without the coordinator.
+        ConnectorError: its outcome is not known, for example because the coordinator could not be reached.
     """
     name, producer, epoch = transaction
 

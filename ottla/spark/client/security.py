@@ -1,6 +1,6 @@
 """TLS and login of a blocking connection, by the properties of Kafka's own clients with the prefix `kafka.`.
 
-PLAIN, SCRAM and certificates of clients are served. GSSAPI and OAUTHBEARER, whose tokens come from other servers, are not.
+PLAIN, SCRAM and client certificates are supported. GSSAPI and OAUTHBEARER, whose tokens come from other servers, are not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NONCE_BYTES = 16
 
 
 def security_of(properties: Mapping[str, str]) -> BlockingSecurity:
-    """Raise ConnectorError if a property is missing, wrong or not served. No message has a secret."""
+    """Raise ConnectorError if a property is missing, wrong or not supported. No message has a secret."""
     protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ConnectorError(f"kafka.{PROTOCOL} is {protocol}", f"it is one of {', '.join(PROTOCOLS)}")
@@ -53,7 +53,7 @@ def security_of(properties: Mapping[str, str]) -> BlockingSecurity:
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    # Imported late: a plaintext connection would pay for the libraries in each of Spark's processes.
+    # Imported late: a plaintext connection does not need the libraries, and each of Spark's processes would spend time on them.
     from ottla.server.config.key import ConfigError
     from ottla.server.config.tables.security import SSL
     from ottla.server.tls.contexts import client_context

@@ -1,4 +1,4 @@
-"""A decoded column of the table `schema`, in one of from_avro's modes."""
+"""The decoded columns of the table `schema`, in one of from_avro's modes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ class ColumnDecoder:
     """Decodes one column for one task."""
 
     def __init__(self, schema: ReaderSchema, client: RegistryClient, *, is_strict: bool) -> None:
-        """Take the mode: a malformed value raises ConnectorError if it `is_strict`, else it is null, or a struct of nulls."""
+        """Take the mode.
+
+        With `is_strict` a malformed value raises ConnectorError; otherwise it becomes null, or a struct of nulls.
+        """
         self._name = schema.column
         self._column = AvroColumn(schema, client)
         self._is_strict = is_strict
 
     def array(self, column: pa.Array, where: Callable[[int], str]) -> pa.Array:
-        """Return the decoded column. `where` names a row for an error.
+        """Return the decoded column. `where` names a row for an error message.
 
         Raises:
-            ConnectorError: the registry cannot be asked; or a value is malformed, in FAILFAST mode.
+            ConnectorError: the registry cannot be reached; or a value is malformed, in FAILFAST mode.
         """
         try:
             made, wrong = self._column.decoded(column)
@@ -42,6 +45,6 @@ class ColumnDecoder:
 
 
 def _not_null(structs: pa.Array, rows: dict[int, str]) -> pa.Array:
-    """Return structs that are not null in these rows: their fields are."""
+    """Return the structs with those of these rows not null; only their fields are null."""
     is_null = [each and row not in rows for row, each in enumerate(structs.is_null().to_pylist())]
     return pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=pa.array(is_null, pa.bool_()))

@@ -1,4 +1,7 @@
-"""The options of the table `schema`, by the names that users of Confluent's deserializers, ABRiS and from_avro know. Pure."""
+"""The options of the table `schema`, by the names that users of Confluent's deserializers, ABRiS and from_avro know.
+
+It has no I/O.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ MODES = ("FAILFAST", "PERMISSIVE")
 
 
 class SchemaOptions:
-    """Where the registry is, which schemas columns have, and what becomes of records that cannot be decoded.
+    """The registry, the schemas of columns, and what happens to records that cannot be decoded.
+
+    Raises ConnectorError for an option that is missing or wrong.
 
     Raises ConnectorError for an option that is missing or wrong.
     """
@@ -29,7 +34,7 @@ class SchemaOptions:
         self.url = url
         self.user, self.password = self._login()
         self.ca_file = options.get(CA_FILE)
-        #: A file with the login, which then stands in no command and in no plan of a query.
+        #: A file with the login, so that no command and no plan of a query contains it.
         self.config = options.get(CONFIG)
         if self.config and (self.user is not None or self.ca_file):
             raise ConnectorError(f"option {CONFIG} excludes {LOGIN} and {CA_FILE}", "the file has both")
@@ -37,7 +42,7 @@ class SchemaOptions:
         if mode not in MODES:
             raise ConnectorError(f"option mode is {mode}", f"the table schema has {' and '.join(MODES)}, as from_avro")
         self.is_strict = mode == MODES[0]
-        #: Subject and version by column. A key is decoded if one of its options is given; else it stays BINARY.
+        #: Subject and version by column. A key is decoded only if one of its options is given; otherwise it stays BINARY.
         self.subjects = {"value": self._subject("value")}
         if options.get("keySubject") or options.get("keyVersion"):
             self.subjects["key"] = self._subject("key")
@@ -69,7 +74,7 @@ class SchemaOptions:
         return subject, int(version)
 
     def _topic(self, column: str) -> str:
-        """Return the topic after which the subject is named (Confluent's TopicNameStrategy)."""
+        """Return the topic that gives the subject its name (Confluent's TopicNameStrategy)."""
         options = self._options
         topics = set()
         if options.selection == "subscribe":

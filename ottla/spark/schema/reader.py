@@ -1,4 +1,4 @@
-"""Spark's reader objects of the table `schema`: the rows of a topic, with decoded columns in place of bytes."""
+"""Spark's reader objects for the table `schema`: the rows of a topic, with decoded columns in place of bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.spark.schema.subjects import DECODE_IT_YOURSELF, client_of, reader_sc
 
 __all__ = ["SchemaReader", "SchemaStreamReader", "reader_schemas", "sql_types"]
 Schemas = tuple[ReaderSchema, ...]
-#: Types of Arrow in Spark's DDL.
+#: Types of Arrow as Spark's DDL names them.
 PLAIN = {
     pa.null(): "VOID",
     pa.bool_(): "BOOLEAN",
@@ -47,7 +47,7 @@ def sql_types(schemas: Schemas) -> dict[str, str]:
 
 
 def ddl_of(kind: pa.DataType) -> str:
-    """Return the type as Spark names it."""
+    """Return Spark's name of the type."""
     if pa.types.is_struct(kind):
         return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {ddl_of(field.type)}' for field in kind)}>"
     if pa.types.is_list(kind):
@@ -93,7 +93,7 @@ class SchemaReader(RecordReader):
 
 
 class SchemaStreamReader(RecordStreamReader):
-    """The reader of a streaming query, with decoded columns. The readers' schemas are those of the start of the query."""
+    """The reader of a streaming query, with decoded columns. The readers' schemas are read at the start of the query."""
 
     def __init__(self, options: ConnectorOptions, schemas: Schemas) -> None:
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""Requests to the schema registry: readers' schemas on the driver, once for a query."""
+"""Requests to the schema registry for readers' schemas, on the driver, once for each query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.schema.options import CONFIG, SchemaOptions
 
-#: What to do with a schema that no column can have.
+#: The remedy for a schema that no column can have.
 DECODE_IT_YOURSELF = (
     "read table=records, and decode in a function of your own (from_json or from_protobuf behind the first five bytes)"
 )
@@ -34,7 +34,10 @@ def client_of(options: SchemaOptions) -> RegistryClient:
 
 
 def reader_schemas(options: ConnectorOptions) -> tuple[ReaderSchema, ...]:
-    """Return the schemas of the selected columns. Raises ConnectorError if one is not there, not Avro, or the registry is away."""
+    """Return the schemas of the selected columns.
+
+    Raises ConnectorError if a schema does not exist, is not Avro, or the registry cannot be reached.
+    """
     wanted = SchemaOptions(options)
     client = client_of(wanted)
     found = []

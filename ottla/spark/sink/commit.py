@@ -1,6 +1,7 @@
-"""The driver's part of an exactly-once write: it decides a batch, commits the transactions of its tasks, and aborts what is left over.
+"""The driver's part of an exactly-once write: it decides a batch, commits the transactions of its tasks, and aborts leftover
+transactions.
 
-Spark may run this in a new process for each batch, and again for a batch that was committed: all that it knows is in Kafka.
+Spark may run this in a new process for each batch, and again for a batch that was committed: so all its state is in Kafka.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ONGOING = "Ongoing"
 
 
 def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
-    """Make the batch final and commit it. Raises ConnectorError: then Spark runs the batch again, which completes it."""
+    """Make the batch final and commit it. If it raises ConnectorError, Spark runs the batch again, which completes it."""
     done = [each for each in messages if each is not None]
     prepared = {each.place.partition: each.written for each in done if each.written is not None}
     if not options.is_exactly_once or not done:
@@ -38,7 +39,7 @@ def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch:
         claim = _claim(cluster, options, sink)
         before = claim.last
         if before is not None and before.batch >= batch:
-            # Spark runs a batch again that was decided; or another driver decided it after this one's tasks had begun.
+            # Spark repeats a batch that was decided; or another driver decided it after this one's tasks had begun.
             repairs = {
                 each.place.partition: each.written
                 for each in done
@@ -77,7 +78,7 @@ def _commit_all(cluster: BlockingCluster, decided: SinkDecision) -> None:
 
 
 def _commit_undecided(cluster: BlockingCluster, prepared: Iterable[WrittenTransaction]) -> None:
-    """Commit a batch that has no number: all of it, unless the driver dies in between."""
+    """Commit a batch that has no number. It is committed completely, unless the driver dies in between."""
     for transaction, _, _ in prepared:
         if not end(cluster, transaction, commit=True):
             raise ConnectorError(
@@ -86,7 +87,7 @@ def _commit_undecided(cluster: BlockingCluster, prepared: Iterable[WrittenTransa
 
 
 def abort(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
-    """Abort what the tasks have prepared or begun, unless the batch is decided: then its next run commits it."""
+    """Abort what the tasks have prepared or begun, unless the batch is decided: then the next run of the batch commits it."""
     done = [each for each in messages if each is not None]
     prepared = [each.written for each in done if each.written is not None]
     if not prepared:
@@ -108,7 +109,7 @@ def _abort(cluster: BlockingCluster, prepared: Iterable[WrittenTransaction]) -> 
 
 
 def _check_open(cluster: BlockingCluster, prepared: Iterable[WrittenTransaction]) -> None:
-    """Raise ConnectorError if a transaction is no longer as its task has left it. After the decision it would be too late."""
+    """Raise ConnectorError if a transaction is no longer as its task has left it. After the decision that would be too late."""
     for transaction, _, _ in prepared:
         if _open(cluster, transaction.transactional_id) != transaction:
             raise ConnectorError(
@@ -118,11 +119,12 @@ def _check_open(cluster: BlockingCluster, prepared: Iterable[WrittenTransaction]
 
 
 def abort_left_over(cluster: BlockingCluster, prefix: str) -> None:
-    """Abort open transactions of this sink that tasks and drivers left behind when they died or were killed, as Spark kills the slower
-    of two attempts of a task: they would hold back read_committed readers until their timeout. Brokers before Kafka 3.0 do not list them.
+    """Abort open transactions of this sink whose tasks or drivers have died or were killed (Spark kills the slower of two
+    attempts of a task): they would hold back read_committed readers until their timeout. Brokers before Kafka 3.0 do not list
+    them.
 
-    What was listed may be committed by now, by another driver. A new epoch would hide that, and its rows would be written again: only the
-    producer of a transaction that this call has aborted is fenced, with the epoch that it had (KIP-360).
+    Another driver may have committed a listed transaction meanwhile. A new epoch would hide that, and the rows would be written
+    again. Therefore a producer is fenced only if this call has aborted its transaction, with the epoch that it had (KIP-360).
     """
     cluster.topics([])
     for node in cluster.brokers:
@@ -137,7 +139,7 @@ def abort_left_over(cluster: BlockingCluster, prefix: str) -> None:
 
 
 def _open(cluster: BlockingCluster, name: str) -> SinkTransaction | None:
-    """Return the open transaction of an id, None if it has none."""
+    """Return the open transaction of a transactional id, or None."""
 
     def attempt() -> SinkTransaction | None:
         request = DescribeTransactionsRequest([name])

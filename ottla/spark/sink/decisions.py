@@ -1,13 +1,13 @@
-"""Which micro-batch of a sink is committed: the last record of its key in a compacted topic.
+"""The last committed micro-batch of a sink is the last record of its key in a compacted topic.
 
-A decision names the batch and the prepared transactions that make it up. Once it is written they are all going to be committed, by
-whichever process lives: this record is the one point at which a batch becomes final.
+A decision names the batch and its prepared transactions. Once it is written, all of these will be committed, by whichever
+process is alive: this record is the one point at which a batch becomes final.
 
 It is written by compare-and-set: the driver's own transactional id fences every other driver of the sink between its look at the last
 decision and the end of the transaction that has the next one.
 
 Records are read up to the high watermark and judged by the markers of their own producer: an open transaction of another sink
-holds back the last stable offset, and read_committed would then not show a decision that is long final.
+holds back the last stable offset, and read_committed would then hide a decision that became final long ago.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from ottla.spark.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_
 from ottla.spark.client.producer import BlockingProducer, SinkTransaction, WrittenTransaction, end
 from ottla.spark.errors import ConnectorError, check
 
-#: The last decision of a sink is nearly always this near to the end. If not, the topic is read from its beginning.
+#: The last decision of a sink is nearly always within this distance of the end. If it is not, the topic is read from its
+#: beginning.
 TAIL_OFFSETS = 500
 _TIMEOUT_MS = 60_000
 
 
 class SinkDecision(NamedTuple):
-    """A batch that is final. `prepared` has the transaction of each of Spark's partitions that wrote rows."""
+    """A final batch. `prepared` has the transaction of each of Spark's partitions that wrote rows."""
 
     batch: int
     run: str
@@ -47,7 +48,7 @@ class SinkDecision(NamedTuple):
 
 
 def decision_of(data: bytes | None) -> SinkDecision:
-    """Raise ConnectorError if the bytes are no decision: then the topic belongs to something else."""
+    """Raise ConnectorError if the bytes are no decision: then something else uses the topic."""
     try:
         row = json.loads(data or b"")
         prepared = {
@@ -73,7 +74,7 @@ class Decisions:
         self._place = (topic, 0)
 
     def ensure(self) -> None:
-        """Create the topic if it is not there. Raises ConnectorError if that is not allowed."""
+        """Create the topic if it does not exist. Raises ConnectorError if that is not allowed."""
         name = self._place[0]
         try:
             self.cluster.topics([name])
@@ -116,7 +117,7 @@ class Decisions:
         return found
 
     def _batches(self, start: int, stop: int) -> Iterator[BatchView]:
-        # Behind `stop` there may be the marker of a transaction that began before it.
+        # The marker of a transaction that began before `stop` may be behind it.
         end_ = list_offsets(self.cluster, {self._place: LATEST}, READ_UNCOMMITTED)[self._place]
         reader = RangeReader(
             self.cluster, self._place, start, max(stop, end_), READ_UNCOMMITTED, fail_on_loss=False, with_control=True
@@ -124,7 +125,10 @@ class Decisions:
         return reader.batches()
 
     def claim(self, driver_id: str) -> Claim:
-        """Fence every other driver of this sink, and end what the last one has begun. Then `last` cannot change but by this claim."""
+        """Fence every other driver of this sink, and complete what the last one has begun.
+
+        From then on only this claim can change `last`.
+        """
         return Claim(self, BlockingProducer(self.cluster, NO_COMPRESSION, driver_id, _TIMEOUT_MS))
 
     @property
@@ -133,7 +137,7 @@ class Decisions:
 
 
 class Claim:
-    """The right to write the next decision, until another driver claims it."""
+    """The right to write the next decision, until another driver takes it."""
 
     def __init__(self, decisions: Decisions, producer: BlockingProducer) -> None:
         self._decisions = decisions
@@ -141,7 +145,10 @@ class Claim:
         self.last = decisions.last()
 
     def write(self, decision: SinkDecision, now_ms: int) -> None:
-        """Make the decision final. Raises ConnectorError if another driver has claimed the sink: then it is not."""
+        """Make the decision final.
+
+        Raises ConnectorError if another driver has claimed the sink: then the decision is not final.
+        """
         producer = self._producer
         producer.add(self._decisions.place, (self._decisions.sink.encode(), decision.to_bytes(), now_ms, ()))
         producer.flush()

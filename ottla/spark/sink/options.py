@@ -1,4 +1,4 @@
-"""The options of the sink, and the columns that a frame has to have. Pure."""
+"""The options of the sink, and the columns that a DataFrame must have. It has no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.spark.options import client_properties
 COLUMNS = ("key", "value", "headers", "topic", "partition")
 BATCHES_TOPIC = "ottla-spark-batches"
 ID_PREFIX = "ottla-spark-"
-#: transaction.max.timeout.ms of brokers, by default: the time that may pass between the tasks of a micro-batch and its commit.
+#: The brokers' default of transaction.max.timeout.ms: the time that may pass between the tasks of a micro-batch and its commit.
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 
@@ -29,7 +29,7 @@ class SinkOptions:
 
         self.client = client_properties(given)
         self.is_stream = is_stream
-        #: The run of a write that is no query, which has an id of its own.
+        #: The run id of a write that is no streaming query (which has its own).
         self.run = uuid.uuid4().hex
         self.topic = options.get("topic")
         codec = self.client.get("compression.type", "none").lower()

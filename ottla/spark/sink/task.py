@@ -1,6 +1,6 @@
-"""The task of an executor that writes: Arrow batches to records in a transaction, which it leaves prepared for the driver.
+"""The task on an executor: it writes Arrow batches as records in a transaction, and leaves it prepared for the driver.
 
-A task of a batch that is decided already writes nothing, unless the transaction of its own partition was lost: see `resolved`.
+If the batch is already decided, a task writes nothing, unless the transaction of its partition was lost: see `resolved`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ottla.spark.errors import ConnectorError
 from ottla.spark.sink.decisions import Decisions, SinkDecision
 from ottla.spark.sink.options import SinkOptions
 
-#: Local properties of a task that Structured Streaming sets; a job's group is the id of the query's run.
+#: Local properties of a task that Structured Streaming sets. A job's group is the id of the query's run.
 _BATCH, _QUERY, _RUN = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
 
 
 class Place(NamedTuple):
-    """The place of a task: its micro-batch (-1 where there is none), the sink and the run, its partition and attempt."""
+    """The place of a task: its micro-batch (-1 if there is none), the sink and the run, its partition and its attempt."""
 
     batch: int
     sink: str
@@ -36,10 +36,10 @@ class Place(NamedTuple):
 
 
 class PreparedTask(WriterCommitMessage):
-    """The result of a task: its transaction is open, if it wrote rows in one.
+    """The result of a task: its transaction is open, if it has written rows in one.
 
-    `repaired`: the batch was decided with this transaction of the partition, which was aborted, and the task's own takes its place. That is
-    so only while the last decision has it: another run may have taken its place as well.
+    `repaired` is the transaction of the partition in the decision, if it was aborted: the task's own transaction replaces it.
+    This holds only while the last decision still has `repaired`, because another run may have replaced it too.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PreparedTask(WriterCommitMessage):
 
 
 def place_of(options: SinkOptions) -> Place:
-    """Return the place of the task that is running. Raises ConnectorError outside of a task."""
+    """Return the place of the running task. Raises ConnectorError outside of a task."""
     context = TaskContext.get()
     if context is None:
         raise ConnectorError("there is no task of Spark here")
@@ -65,7 +65,7 @@ def place_of(options: SinkOptions) -> Place:
 
 
 def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place) -> PreparedTask:
-    """Write what the task has. Raises ConnectorError; then nothing of it is ever committed."""
+    """Write the rows of the task. If it raises ConnectorError, none of them is ever committed."""
     with BlockingCluster(options.client) as cluster:
         if not options.is_exactly_once:
             _send(cluster, BlockingProducer(cluster, options.codec), options, batches, place)
@@ -82,7 +82,7 @@ def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place)
 
 
 def transactional_id(options: SinkOptions, place: Place) -> str:
-    """Return the id of the task's transaction. Tasks of one run use it again for each batch, those of another run never."""
+    """Return the id of the task's transaction. Tasks of one run use it again for each batch, tasks of another run never."""
     return f"{options.id_prefix}{place.sink}/{place.run}/{place.partition}/{place.attempt}"
 
 
@@ -95,11 +95,13 @@ def _last_decision(cluster: BlockingCluster, options: SinkOptions, place: Place)
 
 
 def resolved(cluster: BlockingCluster, decision: SinkDecision, partition: int) -> bool:
-    """Commit the partition's own transaction of a decided batch. Return False if it was lost: its rows are to be written again.
+    """Commit the partition's transaction of a decided batch.
 
-    A transaction is lost if its timeout aborted it between the decision and its commit, while the driver was away. One that is fenced
-    need not be lost: another query on the checkpoint, which has gone on to the next batch, uses its transactional id again. A
-    partition that had no rows, or that the batch did not have, has nothing to commit.
+    Return False if it was lost: then its rows have to be written again.
+
+    A transaction is lost if its timeout aborted it between the decision and its commit, while the driver was away. A fenced
+    transaction need not be lost: another query on the checkpoint, which is already at the next batch, may have used its
+    transactional id again. A partition without rows, or one that the batch did not have, has nothing to commit.
     """
     own = decision.prepared.get(partition)
     return own is None or commit_or_find(cluster, own)
@@ -120,7 +122,10 @@ def _send(
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], topic: str | None, now_ms: int) -> Iterator[tuple[str, int | None, Row]]:
-    """Yield topic, partition (None: by key) and row. Raises ConnectorError for a row without a topic, or a header without a key."""
+    """Yield topic, partition (None: by the key) and row.
+
+    Raises ConnectorError for a row without a topic, or a header without a key.
+    """
     for batch in batches:
         names, count = batch.schema.names, batch.num_rows
         empty: list[Any] = [None] * count
@@ -146,12 +151,13 @@ def _headers(found: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | Non
 
 
 class Partitioner:
-    """Chooses partitions as Java's producer: by the key's murmur2, and for rows without a key one after the other in turns.
+    """Chooses partitions as Java's producer does: by the key's murmur2, and for rows without a key in turns.
 
-    `first` is the partition with which the turns begin: other tasks begin elsewhere, or all small ones would write to the same.
+    `first` is the partition with which the turns begin. It differs between tasks, because otherwise all small tasks would write
+    to the same partition.
     """
 
-    #: Rows without a key go to one partition until it has this many, so that they fill batches (KIP-480).
+    #: Rows without a key go to one partition until it has this many, so that batches get full (KIP-480).
     STICKY_ROWS = 500
 
     def __init__(self, partitions_of: Callable[[str], int], first: int) -> None:

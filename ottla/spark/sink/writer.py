@@ -14,7 +14,10 @@ from ottla.spark.sink.options import SinkOptions
 
 
 class SinkBatchWriter(DataSourceArrowWriter):
-    """A batch: all of it is committed at its end. With sinkId and batchId (in foreachBatch) it is written once, however often it runs."""
+    """A batch.
+
+    All of it is committed at its end. With sinkId and batchId (in foreachBatch) it is written only once, however often it runs.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -30,7 +33,10 @@ class SinkBatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-    """The writer of a streaming query. Spark looks for the class of Arrow writers in streams as well, and then hands over Arrow batches."""
+    """The writer of a streaming query.
+
+    For streams, too, Spark looks for the class of Arrow writers, and then passes Arrow batches.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
