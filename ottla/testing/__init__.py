@@ -1,18 +1,16 @@
-"""A Kafka cluster of real node processes for tests, with the accidents that tests are about. No Docker, no JVM, no root.
+"""A Kafka cluster of real node processes for tests, with the faults that tests need. It needs no Docker, no JVM and no root.
 
     with Cluster(3, cuttable=True) as cluster:
         cluster.bootstrap                    for any Kafka client
         cluster.kill(2)                      kill -9
         cluster.pause(2)                     SIGSTOP: the sockets stay open, nothing answers
         cluster.resume(2)
-        cluster.start(2)                     again, on the same data and ports
-        cluster.restart(2)                   an orderly stop, then a start
-        cluster.partition(1, 2)              cuts both directions; one_way=True: 2 receives nothing from 1
-        cluster.isolate(3)                   from all other nodes; clients=True: and from clients
-        cluster.heal()                       everything, or heal(1, 2)
-        cluster.latency(50)                  and bandwidth(100_000): slow connections
-        cluster.advance(days=10)             retention, sessions and transactions follow
-        cluster.disk_full(1)                 and slow_disk(100, 1)
+        cluster.start(2)                     starts it again on the same data and ports cluster.restart(2) a clean stop, then a
+        start
+        cluster.partition(1, 2)              cuts both directions; one_way=True: 2 receives nothing from 1 cluster.isolate(3)
+        from all other nodes; clients=True: from clients, too cluster.heal() everything, or heal(1, 2) cluster.latency(50) and
+        bandwidth(100_000): slow connections cluster.advance(days=10) retention, sessions and transactions notice it
+        cluster.disk_full(1) and slow_disk(100, 1)
         cluster.fail_next("Produce", "NOT_ENOUGH_REPLICAS")      and delay("Fetch", 2), versions("Fetch", highest=11)
         cluster.topic("orders", partitions=3, seed=["3 apples"])
         cluster.records("orders", 1)         the first record, once it is there
@@ -20,8 +18,9 @@
         cluster.add_user("alice", "write topic:orders")      settings of a user of Cluster(secure=True)
         cluster.snapshot().fork()            another cluster with the same data
 
-Ports are free ones unless `base_port` is given; the directory is a temporary one, removed at the end. However the process ends
-that made a cluster, no node outlives it. For pytest there are fixtures (`plugin`) and `factories` of them: docs/TESTING.md.
+Ports are free ones unless `base_port` is given; the directory is a temporary one, removed at the end. When the process that
+made a cluster ends in any way, its nodes end too. For pytest there are fixtures (`plugin`) and `factories` of them:
+docs/TESTING.md.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    # pytest imports the plugin beside this at every start, also of those who never use it: they must not pay for the codec.
+    # pytest imports the plugin, and thus this file, at every start, even if no test uses it: so the codec is imported later.
     if name in MODULES:
         return getattr(import_module(MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

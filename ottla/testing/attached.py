@@ -1,4 +1,7 @@
-"""A cluster that another process has started, or that all workers of pytest-xdist share. It has a client's verbs, and none that break nodes."""
+"""A cluster that another process has started, or that all workers of pytest-xdist share.
+
+It has the verbs of a client, but none that break nodes.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,18 @@ from ottla.testing.errors import TO_BREAK, MadeOtherwise, SharedWithOthers
 
 ELSEWHERE = "this process has not started this cluster"
 BY_WORKERS = "this cluster is that of all workers of pytest-xdist"
-#: What each cluster of this process has, beside its verbs.
+#: The attributes of each cluster of this process beside its verbs.
 FACTS = frozenset({"nodes", "directory"})
 
 
 class UserMaker(Protocol):
-    """Makes a user of the cluster; `Clients.add_user`."""
+    """Makes a user of the cluster, for `Clients.add_user`."""
 
     def __call__(self, name: str, /, *allowed: str) -> dict[str, str]: ...
 
 
 class Attached(Clients):
-    """A cluster of which the address is all that is known."""
+    """A cluster of which only the address is known."""
 
     def __init__(
         self,
@@ -33,8 +36,10 @@ class Attached(Clients):
         whose: str = ELSEWHERE,
         add_user: UserMaker | None = None,
     ) -> None:
-        """Take `settings` of confluent-kafka besides bootstrap.servers, and a file of client properties with Kafka's names; `whose` the
-        cluster is, for the errors of faults."""
+        """Take `settings` of confluent-kafka besides bootstrap.servers, and a file of client properties with Kafka's names.
+
+        `whose` says who runs the cluster, for the errors of faults.
+        """
         self._bootstrap = bootstrap
         self._settings = dict(settings or {})
         self._file = properties_file
@@ -70,7 +75,7 @@ class Attached(Clients):
         from ottla.testing.cluster import Cluster
 
         __tracebackhide__ = True
-        # No AttributeError, which `hasattr` swallows: a test that breaks nodes has to fail where it may not.
+        # It is no AttributeError, which `hasattr` would hide: a test that breaks nodes has to fail if it may not do so.
         if not name.startswith("_") and (name in FACTS or hasattr(Cluster, name)):
             raise SharedWithOthers(f"{name}: {self._whose}", TO_BREAK)
         raise AttributeError(f"{type(self).__name__} has no {name}")

@@ -1,4 +1,7 @@
-"""A test as a client of a cluster: topics, records in, records out. No client library is needed for these."""
+"""The verbs with which a test is a client of a cluster: it creates topics, writes records and reads them.
+
+These need no client library.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     import confluent_kafka
 
 T = TypeVar("T")
-#: A value; a key and a value; or a row as `ottla consume -o json` prints it.
+#: A value; or a key and a value; or a row as `ottla consume -o json` prints it.
 Row: TypeAlias = bytes | str | tuple[bytes | str | None, bytes | str | None] | Mapping[str, object]
 #: Rows, or a file with a row of JSON in each line.
 Seed: TypeAlias = str | PathLike[str] | Iterable[Row]
@@ -52,7 +55,7 @@ class SeenRecord(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """The outcome of a recording that was sent again: the first difference of each API, a row for each, and the whole in a sentence."""
+    """The result of a replayed recording: the first difference of each API, a row for each API, and a sentence about the whole."""
 
     differences: tuple[str, ...]
     rows: list[dict[str, object]]
@@ -60,7 +63,10 @@ class Replayed(NamedTuple):
 
 
 class Clients:
-    """The verbs of a client, which disturb no other test. A cluster of this process has them, and one that runs elsewhere (`attached`)."""
+    """The verbs of a client, which do not disturb other tests.
+
+    A cluster of this process has them, and so has a cluster that runs elsewhere (`attached`).
+    """
 
     @property
     def bootstrap(self) -> str:
@@ -68,7 +74,7 @@ class Clients:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Settings of confluent-kafka: bootstrap.servers, and what a secure cluster needs."""
+        """Settings of confluent-kafka: bootstrap.servers, and those that a secure cluster needs."""
         raise NotImplementedError
 
     @property
@@ -83,7 +89,7 @@ class Clients:
 
     @property
     def time_ms(self) -> int:
-        """The time by the nodes' clocks, which `advance` of a test's own cluster moves: a timestamp for records."""
+        """The time by the nodes' clocks, which `advance` moves in a test's own cluster. It is for timestamps of records."""
         return time.time_ns() // 1_000_000
 
     def topic(
@@ -98,9 +104,8 @@ class Clients:
         """Create a topic, write the seed into it, and return its name.
 
         Raises:
-            Failure: the cluster refuses it, and says why.
-            TooFewNodes: it has fewer brokers than the topic is to have replicas.
-            ValueError: a row of the seed is none.
+            Failure: the cluster rejects it, with a reason. TooFewNodes: it has fewer brokers than the topic is to have
+            replicas. ValueError: a row of the seed is malformed.
         """
         rows = list(read_seed(seed))
 
@@ -121,14 +126,14 @@ class Clients:
         return name
 
     def write(self, topic: str, seed: Seed) -> None:
-        """Write rows to a topic that exists; return when all replicas in sync have them."""
+        """Write rows to an existing topic. Return when all in-sync replicas have them."""
         rows = list(read_seed(seed))
         self._do(lambda cluster: _write(cluster, topic, rows), TIMEOUT_SECONDS)
 
     def records(self, topic: str, n: int | None = None, seconds: float = TIMEOUT_SECONDS) -> list[SeenRecord]:
-        """Return the topic's first `n` records once they are there, or those that are there now: by partition, in order of offsets.
+        """Return the topic's first `n` records once they exist, or all present records: by partition, in the order of offsets.
 
-        Records of open and of aborted transactions are left out. With `n` the topic may be created meanwhile.
+        Records of open and of aborted transactions are left out. With `n` the topic need not exist yet.
 
         Raises:
             ClusterError: without `n`, there is no such topic.
@@ -176,7 +181,7 @@ class Clients:
         Return settings of confluent-kafka.
 
         Raises:
-            Failure: `ottla acl add` would refuse these words too.
+            Failure: `ottla acl add` would reject these words too.
             MadeOtherwise: the cluster is not secure.
         """
         raise NotImplementedError
@@ -187,11 +192,11 @@ class Clients:
         return self._do(lambda cluster: cluster.metadata(topics), TIMEOUT_SECONDS)
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Return partition -> leader, -1 for none."""
+        """Return the leader of each partition; -1 means none."""
         return {each.partition_index: each.leader_id for each in self.metadata([topic]).topics[0].partitions}
 
     def isr(self, topic: str) -> dict[int, list[int]]:
-        """Return partition -> the replicas in sync."""
+        """Return the in-sync replicas of each partition."""
         found = self.metadata([topic]).topics[0]
         return {each.partition_index: sorted(each.isr_nodes) for each in found.partitions}
 
@@ -199,7 +204,7 @@ class Clients:
         """Wait until every partition has `size` replicas in sync (all of them by default). Return the seconds it took.
 
         Raises:
-            TimeoutError: says who is in sync.
+            TimeoutError: it has the replicas that are in sync.
         """
         began = time.monotonic()
         while True:
@@ -222,11 +227,14 @@ class Clients:
     # -- Client libraries --------------------------------------------------------------------------------------------
 
     def producer(self, **settings: Any) -> confluent_kafka.Producer:
-        """Return a producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
+        """Return a producer of confluent-kafka. Its settings have underscores in place of dots: `linger_ms=5`."""
         return _confluent_kafka().Producer(self.client_settings | _dotted(settings))
 
     def consumer(self, *topics: str, **settings: Any) -> confluent_kafka.Consumer:
-        """Return a consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
+        """Return a consumer of confluent-kafka that has subscribed.
+
+        It has its own group unless `group_id` is given, and reads from the beginning.
+        """
         own = {"group.id": f"test-{uuid.uuid4().hex[:8]}", "auto.offset.reset": "earliest"}
         consumer = _confluent_kafka().Consumer(self.client_settings | own | _dotted(settings))
         if topics:
@@ -236,13 +244,15 @@ class Clients:
     def replay(
         self, recording: str | PathLike[str], *, speed: float = 0.0, seconds: float = REPLAY_SECONDS
     ) -> Replayed:
-        """Send the requests of a recording of `ottla record` again, and compare the responses. Speed 0: as fast as they come.
+        """Send the requests of a recording of `ottla record` again, and compare the responses.
+
+        Speed 0 means as fast as the responses come.
 
         Raises:
             TrafficFileError: the file is no recording, or is damaged.
-            TimeoutError: it takes longer.
+            TimeoutError: it takes longer than the time limit.
         """
-        # Few tests replay.
+        # imported late: few tests replay a recording
         from ottla.traffic.entries import EntryReader
         from ottla.traffic.replay_report import ReplayReport
         from ottla.traffic.replay_target import replay_file
@@ -255,7 +265,7 @@ class Clients:
         return Replayed(tuple(said) if report.has_differences else (), report.rows(), report.summary())
 
     def _do(self, work: Callable[[ClusterClient], Awaitable[T]], seconds: float) -> T:
-        """Run the coroutine on a thread, because a test may have an event loop of its own."""
+        """Run the coroutine on a thread, because a test may have its own event loop."""
         path = self._properties_file
         properties = {} if path is None else read_client_properties(path)
         timeout_ms = round(seconds * 1000)
@@ -273,10 +283,7 @@ class Clients:
 
 
 def _confluent_kafka() -> Any:
-    """
-    Raises:
-        ClientMissing: it is not installed.
-    """
+    """Return the module confluent_kafka. Raises ClientMissing if it is not installed."""
     try:
         import confluent_kafka
     except ModuleNotFoundError:

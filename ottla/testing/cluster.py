@@ -1,4 +1,4 @@
-"""A cluster of real node processes, with the accidents that tests are about."""
+"""A cluster of real node processes, with the faults that tests need."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ POLL_SECONDS = 0.02
 
 
 class Cluster(Spoiled, Cuttable, Clients):
-    """A cluster of node processes, named by their ids from 1 to `nodes`. The package's docstring lists what tests can do with them."""
+    """A cluster of node processes, with ids from 1 to `nodes`. The package's docstring lists what tests can do with it."""
 
     def __init__(
         self,
@@ -57,11 +57,13 @@ class Cluster(Spoiled, Cuttable, Clients):
         spoilable: bool = True,
         **properties: str,
     ) -> None:
-        """Take the `properties` of every node, with underscores for the dots of their names, and `per_node` by their own names.
-        A `temporary` directory is removed at the end; without a `directory` there is one.
-        `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
-        SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others. What is not `spoilable` runs
-        `ottla start` as in production, for measurements: faults of clocks, disks and answers are refused."""
+        """Take the `properties` of every node, with underscores in place of the dots of their names, and those of single nodes
+        in `per_node` by their real names. A `temporary` directory is removed at the end; without a `directory`, a temporary one
+        is made. `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`:
+        with TLS, logins by SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others. A
+        cluster that is not `spoilable` runs `ottla start` as in production, for measurements: it rejects faults of clocks,
+        disks and responses.
+        """
         self._spoilable = spoilable
         self._made: dict[str, Any] = {
             "nodes": nodes,
@@ -94,7 +96,7 @@ class Cluster(Spoiled, Cuttable, Clients):
             from ottla.local.security import secure as secured
 
             self._secure = secured(every, self.directory, kept.cluster_id, self._properties)
-            for node_id, given in own.items():  # what a test has set itself wins
+            for node_id, given in own.items():  # the properties of the test win
                 self._properties[node_id].update(given)
         self._paused: set[int] = set()
 
@@ -128,7 +130,7 @@ class Cluster(Spoiled, Cuttable, Clients):
 
     @property
     def client_file(self) -> str:
-        """A file of client properties for Java's tools and `ottla --config`; of a secure cluster only.
+        """A file of client properties for Java's tools and `ottla --config`. Only a secure cluster has it.
 
         Raises:
             MadeOtherwise: the cluster is not secure.
@@ -164,7 +166,7 @@ class Cluster(Spoiled, Cuttable, Clients):
         return lambda: ClusterConnection(HOST, port, self._secure)
 
     def address(self, node_id: int | None = None) -> str:
-        """Return where clients connect to the node."""
+        """Return the address at which clients connect to the node."""
         return self.node(node_id).address
 
     def node(self, node_id: int | None = None) -> LocalNode:
@@ -179,7 +181,7 @@ class Cluster(Spoiled, Cuttable, Clients):
         return list(self.nodes)
 
     def pid(self, node_id: int | None = None) -> int:
-        """Return the process id of a node, which may have ended.
+        """Return the process id of a node. The process may have ended.
 
         Raises:
             NotRunning: it was never started.
@@ -207,7 +209,7 @@ class Cluster(Spoiled, Cuttable, Clients):
     # -- Faults ------------------------------------------------------------------------------------------------------
 
     def start(self, *node_ids: int) -> float:
-        """Start those of the nodes, or of all, that do not run; return the seconds until all of them serve clients."""
+        """Start the nodes that do not run, among these or all. Return the seconds until all of them serve clients."""
         began = time.monotonic()
         nodes = [
             self.node(node_id) for node_id in dict.fromkeys(node_ids or self.nodes) if not self.is_running(node_id)
@@ -226,20 +228,20 @@ class Cluster(Spoiled, Cuttable, Clients):
         return ChildNode(forked, forked.ready_fd, forked.alive_fd)
 
     def kill(self, node_id: int | None = None) -> None:
-        """Kill the node with SIGKILL; the only one needs no id, here and below."""
+        """Kill the node with SIGKILL. In a cluster of one node no id is needed, here and below."""
         node_id = self._named(node_id)
         self._signal(node_id, signal.SIGKILL)
         self._wait(node_id)
         self._paused.discard(node_id)
 
     def pause(self, node_id: int | None = None) -> None:
-        """Let the node sleep (SIGSTOP): its sockets stay open, and nothing answers."""
+        """Pause the node (SIGSTOP): its sockets stay open, and nothing responds."""
         node_id = self._named(node_id)
         self._signal(node_id, signal.SIGSTOP)
         self._paused.add(node_id)
 
     def resume(self, node_id: int | None = None) -> None:
-        """Wake a node that was paused."""
+        """Resume a paused node."""
         node_id = self._named(node_id)
         self._signal(node_id, signal.SIGCONT)
         self._paused.discard(node_id)
@@ -253,35 +255,40 @@ class Cluster(Spoiled, Cuttable, Clients):
         self._wait(node_id)
 
     def restart(self, node_id: int | None = None) -> float:
-        """Stop in order if it runs, and start; return the seconds that the start took."""
+        """Stop the node in order if it runs, and start it. Return the seconds that the start took."""
         node_id = self._named(node_id)
         if self.is_running(node_id):
             self.stop(node_id)
         return self.start(node_id)
 
     def snapshot(self) -> ClusterSnapshot[Cluster]:
-        """Keep the data of this moment, and go on: each `fork()` of it is a cluster of its own. The nodes stand still for some milliseconds."""
+        """Keep the data of this moment, and go on. Each `fork()` of the snapshot is a separate cluster."""
         return ClusterSnapshot(self.directory, self._again)
 
     def _again(self, directory: str, temporary: bool) -> Cluster:
         return Cluster(directory=directory, temporary=temporary, **self._made)
 
     def heal(self, *pair: int) -> None:
-        """Mend the connections of two nodes; without a pair everything: connections, disks, clocks that are skewed, and answers."""
+        """End the faults of the connections between two nodes.
+
+        Without a pair, end all: those of connections, disks, clocks and responses.
+        """
         self._mend_links(*pair)
         if not pair:
             self._mend_nodes()
 
     def condition(self) -> Condition:
-        """Return which nodes run and which faults there are, for `restore`."""
+        """Return which nodes run and which faults exist, for `restore`."""
         ways = {} if self._links is None else self._links.states()
         running = frozenset(filter(self.is_running, self.nodes))
         return Condition(dict(self._faults), ways, running, frozenset(self._paused))
 
     def restore(self, condition: Condition | None = None) -> None:
-        """End all faults, or those since `condition`: killed nodes are started and paused ones go on. The data stays as it is.
+        """End all faults, or those since `condition`: killed nodes are started, and paused ones resumed.
 
-        Where time has passed, the nodes are killed and started in the time that was.
+        The data stays as it is.
+
+        If the clock was advanced, the nodes are killed and started with the former time.
         """
         wanted = condition or Condition.as_started(self.nodes)
         if self._links is not None:
@@ -299,7 +306,7 @@ class Cluster(Spoiled, Cuttable, Clients):
             self.pause(node_id)
 
     def _send_faults(self, node_id: int) -> None:
-        """A node that does not run, or sleeps, gets them when it is started or resumed."""
+        """A node that does not run, or is paused, gets the faults when it is started or resumed."""
         if not self._spoilable:
             raise MadeOtherwise("the nodes of this cluster run as in production", "make it without spoilable=False")
         process = self.nodes[node_id].process
@@ -315,7 +322,7 @@ class Cluster(Spoiled, Cuttable, Clients):
         return local_nodes.detours_property(ways) | {"advertised.listeners": f"PLAINTEXT://{self.address(node_id)}"}
 
     def _signal(self, node_id: int, number: int) -> None:
-        if not self.is_running(node_id):  # its number may be another process's by now
+        if not self.is_running(node_id):  # the number may belong to another process by now
             raise NotRunning(f"node {node_id} does not run", f"start({node_id}) starts it")
         os.kill(self.pid(node_id), number)
 
@@ -331,7 +338,10 @@ class Cluster(Spoiled, Cuttable, Clients):
             raise RuntimeError(f"node {node_id} did not stop within {STOP_SECONDS_MAX} s") from None
 
     def close(self, *, kill: bool | None = None) -> None:
-        """End all nodes. They are killed where their data goes as well: an orderly stop would hand over leaders, and flush, for nothing."""
+        """End all nodes.
+
+        If their data is removed as well, they are killed: in an orderly stop they would hand over leaders, and flush, in vain.
+        """
         if self._temporary if kill is None else kill:
             for node in self.nodes.values():
                 if node.process is not None:
@@ -340,7 +350,7 @@ class Cluster(Spoiled, Cuttable, Clients):
             for node_id in list(self._paused):
                 self.resume(node_id)
             if self._links is not None:
-                self._links.mend()  # an orderly stop needs the others
+                self._links.mend()  # an orderly stop needs the other nodes
         local_nodes.stop([node for node in self.nodes.values() if node.process is not None])
         if self._links is not None:
             self._links.close()
@@ -350,7 +360,7 @@ class Cluster(Spoiled, Cuttable, Clients):
     # -- What the cluster says ---------------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None, node_id: int | None = None) -> MetadataResponse:
-        """Return the metadata of one node, or of the first that responds."""
+        """Return the metadata from one node, or from the first that responds."""
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,

@@ -1,4 +1,4 @@
-"""The condition of a cluster: which of its nodes run, and which faults there are. A test that shares a cluster leaves it as it was."""
+"""The condition of a cluster: which of its nodes run, and which faults exist. A test that shares a cluster leaves it as it was."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Condition(NamedTuple):
 
     @classmethod
     def as_started(cls, node_ids: Iterable[int]) -> Condition:
-        """Return the condition of a cluster that has started, and that no test has changed."""
+        """Return the condition of a cluster that has just started."""
         running = frozenset(node_ids)
         return cls(dict.fromkeys(running, NodeFaults()), {}, running, frozenset())
 
     def lasting_since(self, before: Condition) -> list[str]:
-        """Return what has been done since then that `heal` does not undo, in words: kills, pauses, and time that has passed."""
+        """Return in words what has happened since then that `heal` does not undo: kills, pauses, and advanced time."""
         dead, asleep = before.running - self.running, self.paused - before.paused
         found = [f"node {node_id} does not run" for node_id in sorted(dead)]
         found += [f"node {node_id} is paused" for node_id in sorted(asleep)]

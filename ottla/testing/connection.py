@@ -1,4 +1,4 @@
-"""A blocking connection to one node for the state of a cluster, because tests must not need an event loop for it."""
+"""A blocking connection to one node, which reads the state of a cluster. Tests must not need an event loop for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLIENT_ID = "ottla.testing"
 
 
 class ClusterConnection:
-    """Use it as a context manager. Raises OSError where the node cannot be reached, or does not accept the login."""
+    """Use it as a context manager. Raises OSError if the node cannot be reached, or does not accept the login."""
 
     def __init__(
         self, host: str, port: int, secure: SecureFiles | None, user: str = ADMIN, mechanism: str = MECHANISM

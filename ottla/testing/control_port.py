@@ -1,10 +1,11 @@
 """The control port: the verbs of a cluster over HTTP, for tests in other languages (`ottla dev --faults`).
 
     GET  /         the verbs, with their fields
-    POST /VERB     runs a verb; its arguments are an object of JSON, and so is the response
+    POST /VERB     runs a verb; its arguments are a JSON object, and so is the response
 
-An error is an object with `error`, its kind, `message` and `remedy`. What it does ends records, nodes and time, so it listens on this machine
-alone, and takes no request of a page of another site. A cluster with logins has a token: `Authorization: Bearer TOKEN`.
+An error is an object with `error`, its kind, `message` and `remedy`. Its verbs can destroy records, kill nodes and move time.
+So it listens only on this machine, and rejects requests from pages of other sites. A cluster with logins has a token:
+`Authorization: Bearer TOKEN`.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from ottla.web.server import HttpServer
 log = logging.getLogger(__name__)
 
 JSON = "application/json"
-#: A request is a name and some numbers; the configurations of a topic are the longest.
+#: A request is a name and some numbers. The longest have the configurations of a topic.
 BODY_BYTES_MAX = 64 * 1024
-#: A test suite has a few connections; the others are of those who do not read.
+#: A test suite has a few connections; any others come from clients that do not read.
 CONNECTIONS_MAX = 64
-#: Verbs that run or wait, in threads. More get 503.
+#: The most verbs that run or wait at the same time, in threads. Further ones get 503.
 RUNNING_MAX = 32
 LOOK_S = 0.2
-#: Their warnings are of no use to who tests: a client that offers HTTP/2, as Java's does, and a machine that is busy.
+#: The warnings of these loggers do not help a tester: a client offers HTTP/2, as Java's does, or the machine is busy.
 QUIET = ("uvicorn", "ottla.server.loop_watch")
 
 
@@ -79,7 +80,7 @@ class ControlPort:
             return 404, _error("UnknownVerb", fault.cause, fault.remedy)
         except WrongUse as fault:
             return 400, _error(type(fault).__name__, fault.cause, fault.remedy)
-        except Failure as fault:  # the cluster's own answer, as to a topic that exists
+        except Failure as fault:  # the cluster's own response, such as that a topic exists
             return 400, _error("Refused", fault.cause, fault.remedy)
         except _TooLong:
             return 413, _error("TooLong", f"more than {BODY_BYTES_MAX} bytes", f"the fields of {verb.name} need less")
@@ -93,17 +94,17 @@ class ControlPort:
         verb = self._remote.verb(name)
         if not verb.changes:
             return perform(verb, arguments)
-        with self._lock:  # a cluster is changed by one thread at a time
+        with self._lock:  # only one thread at a time changes a cluster
             return perform(verb, arguments)
 
     async def _in_thread(self, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Run in a thread that does not keep the process from its end, as one of a pool would."""
+        """Run in a thread that does not keep the process from ending, unlike one of a pool."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[dict[str, Any]] = loop.create_future()
 
         def settle(result: dict[str, Any] | None, failure: Exception | None) -> None:
             self._running -= 1
-            if outcome.done():  # its client has gone
+            if outcome.done():  # its client has disconnected
                 return
             if failure is None:
                 outcome.set_result(result or {})
@@ -129,7 +130,7 @@ class ControlPort:
 
 
 class _TooLong(Exception):
-    """A body of more bytes than any verb needs."""
+    """The body is longer than any verb needs."""
 
 
 class _Gone(Exception):
@@ -150,10 +151,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _read(body: bytes) -> object:
-    """
-    Raises:
-        InvalidArguments: it is no JSON.
-    """
+    """Return the JSON of a body. Raises InvalidArguments if it is no JSON."""
     try:
         return json.loads(body or b"{}")
     except (ValueError, RecursionError) as fault:
@@ -173,7 +171,7 @@ def _respond(answer: dict[str, Any], status: int) -> App:
             (b"content-length", b"%d" % len(body)),
             (b"x-content-type-options", b"nosniff"),
         ]
-        if status == 413:  # what is left of the body is not read
+        if status == 413:  # the rest of the body is not read
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -182,7 +180,7 @@ def _respond(answer: dict[str, Any], status: int) -> App:
 
 
 def http_server(port: ControlPort) -> HttpServer:
-    """Return the server, which takes requests of this machine's names alone."""
+    """Return the server. It only accepts requests with this machine's names."""
     rules = HttpRules(LOOPBACK, frozenset({JSON}))
     return HttpServer(Ruled(port, rules, _refusal), CONNECTIONS_MAX, keep_alive_s=60, stop_s=1)
 
@@ -192,16 +190,16 @@ def _refusal(status: int, text: str) -> App:
 
 
 def listen(port: int) -> socket.socket:
-    """Listen at a port of this machine, a free one for 0.
+    """Listen on a port of this machine; 0 means a free one.
 
     Raises:
-        OSError: it is in use.
+        OSError: the port is in use.
     """
     return socket.create_server((HOST, port))
 
 
 def serve(cluster: Cluster, listening: socket.socket, token: str | None, look: Callable[[], object]) -> None:
-    """Serve until a signal ends this process, whose handler runs then; `look` is called a few times a second."""
+    """Serve until a signal ends this process; then its handler runs. `look` is called a few times a second."""
     port = ControlPort(cluster, token)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -11,15 +11,15 @@ from ottla.testing.errors import MadeOtherwise, NoSuchNode, in_range
 from ottla.testing.links import CLIENTS, Direction, Links
 from ottla.testing.spoiled import FAULT_SECONDS_MAX
 
-#: A link without any bandwidth is a cut.
+#: A link without any bandwidth would be a cut.
 BYTES_PER_SECOND_MIN, BYTES_PER_SECOND_MAX = 1, 1 << 40
 
 
 class Cuttable:
-    """Keeps the links between nodes and of clients, if the cluster was made with them."""
+    """Keeps the links between nodes and those of clients, if the cluster was made with them."""
 
     def __init__(self, nodes: Sequence[LocalNode], *, cuttable: bool, are_ports_set: bool) -> None:
-        """Lay the connections of nodes of which none runs. Where their ports are set, clients find proxies there."""
+        """Set up the connections of nodes that do not run. If their ports are given, clients find proxies there."""
         self._links: Links | None = None
         if cuttable:
             self._links = Links(nodes, local_nodes.put_behind_proxies(nodes) if are_ports_set else None)
@@ -48,7 +48,7 @@ class Cuttable:
         return Direction(sender, receiver)
 
     def isolate(self, node_id: int, *, clients: bool = False) -> None:
-        """Cut a node off from all others. Clients still reach it, unless `clients` says that they are cut off, too."""
+        """Cut a node off from all others. Clients can still reach it, unless `clients` is true."""
         self._cuttable()
         for other in set(self.node_ids) - {self.node(node_id).id}:
             self.partition(node_id, other)
@@ -56,12 +56,12 @@ class Cuttable:
             self.partition(node_id, CLIENTS)
 
     def latency(self, ms: float, *node_ids: int, clients: bool = True, nodes: bool = True) -> None:
-        """Let bytes from and to these nodes, or all, take this much longer each way: those of clients, and of nodes with each other."""
+        """Delay the bytes from and to these nodes, or all, by this much each way: on connections of clients, and between nodes."""
         seconds = in_range("ms", ms, 0, FAULT_SECONDS_MAX * 1000) / 1000
         self._cuttable().slow(self._links_of(node_ids, clients, nodes), seconds, None)
 
     def bandwidth(self, bytes_per_second: float, *node_ids: int, clients: bool = True, nodes: bool = True) -> None:
-        """Let no more bytes than that pass in a second, in each direction between two nodes, or between a node and all clients."""
+        """Limit the bytes in a second, in each direction between two nodes, or between a node and all clients."""
         passing = in_range("bytes_per_second", bytes_per_second, BYTES_PER_SECOND_MIN, BYTES_PER_SECOND_MAX)
         self._cuttable().slow(self._links_of(node_ids, clients, nodes), None, passing)
 

@@ -1,15 +1,15 @@
-"""The errors of a test that asks a cluster for what it cannot do. Each says what is wrong, and what to do instead."""
+"""The errors of a test that asks a cluster for something impossible. Each has the cause and the remedy."""
 
 from __future__ import annotations
 
 import math
 
-#: What a test takes that breaks nodes, in the words of all errors that send it there.
+#: Where a test that breaks nodes gets its own cluster, in the same words for all errors.
 TO_BREAK = "take the fixture kafka_to_break, which is a cluster of the test's own, or one of factories.kafka_cluster(scope='function')"
 
 
 class WrongUse(RuntimeError):
-    """A test asks a cluster for what it cannot do. `cause` says what, `remedy` what to do."""
+    """A test asks a cluster for something impossible. `cause` says what, `remedy` what to do."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(cause, remedy)
@@ -21,11 +21,11 @@ class WrongUse(RuntimeError):
 
 
 class SharedWithOthers(WrongUse):
-    """A fault was asked of a cluster that other tests use at the same time, or that this process has not started."""
+    """A fault was requested in a cluster that other tests use at the same time, or that this process has not started."""
 
 
 class NoSuchNode(WrongUse):
-    """The cluster has no node of that id."""
+    """The cluster has no node with that id."""
 
 
 class NotRunning(WrongUse):
@@ -33,7 +33,7 @@ class NotRunning(WrongUse):
 
 
 class MadeOtherwise(WrongUse):
-    """The cluster was made without what this needs: secure=True, cuttable=True, or nodes that can be spoiled."""
+    """The cluster was made without an option that this needs: secure=True, cuttable=True, or nodes that can be spoiled."""
 
 
 class InvalidFault(WrongUse, ValueError):
@@ -49,10 +49,10 @@ class ClientMissing(WrongUse, ModuleNotFoundError):
 
 
 def in_range(name: str, number: float, low: float, high: float) -> float:
-    """Return the number, which is an argument of that name.
+    """Return the number, which is the value of the argument `name`.
 
     Raises:
-        InvalidFault: it is none, or not between the two.
+        InvalidFault: it is no number, or not between the two bounds.
     """
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise InvalidFault(f"{name}={number!r} is no number", f"it is one from {low:g} to {high:g}")

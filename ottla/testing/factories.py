@@ -1,4 +1,4 @@
-"""Makes fixtures, to be bound to a name in a conftest.py: clusters, and what tests have of them.
+"""Factories of fixtures, which a conftest.py binds to names: clusters, and what tests use of them.
 
 from ottla.testing import factories
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Scope: TypeAlias = Literal["session", "package", "module", "class", "function"]
-#: A fixture whose tests get a T. With pytest-xdist a cluster of the session's scope has the verbs of `Clients` alone.
+#: A fixture that gives tests a T. With pytest-xdist a session-scoped cluster has only the verbs of `Clients`.
 Fixture: TypeAlias = Callable[..., T]
 
 ON_WINDOWS = "Ottla's nodes run on Linux and macOS: on Windows run the tests in WSL, or with kafka_noproc against a cluster elsewhere"
 FLUSH_SECONDS_MAX = 30.0
 #: The logs of this process's clusters (plugin.py shows them).
 LOGS = ShownLogs()
-#: The clusters of this process that more than one test uses.
+#: The clusters of this process that several tests use.
 SHARED_FAULTS = SharedFaults()
 
 
@@ -55,8 +55,8 @@ def kafka_proc(
 ) -> Fixture[Cluster]:
     """Return a fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file.
 
-    With pytest-xdist one of the session's scope is `shared` by all workers, unless it is cuttable: its nodes are not there to be broken.
-    `version` is the release of Apache Kafka that clients find, as "2.8" (docs/EMULATE.md).
+    With pytest-xdist a session-scoped cluster is `shared` by all workers, unless it is cuttable: tests must not break its
+    nodes. `version` is the release of Apache Kafka that clients find, as "2.8" (docs/EMULATE.md).
     """
     return _cluster(nodes, properties, cuttable, secure, scope, shared, version)
 
@@ -71,7 +71,7 @@ def kafka_cluster(
     shared: bool | None = None,
     version: str | None = None,
 ) -> Fixture[Cluster]:
-    """Return a running cluster of three nodes, or as many as the command line or the ini file sets."""
+    """Return a running cluster of three nodes, or of as many as the command line or the ini file says."""
     return _cluster(nodes, properties, cuttable, secure, scope, shared, version)
 
 
@@ -103,7 +103,10 @@ def running_cluster(
     shared: bool | None = None,
     version: str | None = None,
 ) -> Iterator[Cluster | Attached]:
-    """Run the cluster of a fixture, of which this is the body: its scope is the request's, and so is its release if that has one as parameter."""
+    """Run the cluster of a fixture; this is the fixture's body.
+
+    The scope comes from the request, and so does the release if the request has one as its parameter.
+    """
     _skip_on_windows()
     from ottla.testing.cluster import Cluster
     from ottla.testing.shared import WantedCluster, ask
@@ -124,7 +127,7 @@ def running_cluster(
         finally:
             LOGS.remove(wanted.fixture)
         return
-    # The folder is pytest's own: what a killed worker leaves is removed with the folders of old runs.
+    # The folder is pytest's own: if a worker is killed, it is removed with the folders of old runs.
     directory = str(tmp_path_factory.mktemp("kafka"))
     started = Cluster(
         wanted.nodes,
@@ -137,7 +140,7 @@ def running_cluster(
 
 
 def emulated(config: pytest.Config, version: str | None) -> dict[str, str]:
-    """Return the property of the release that clients find: the fixture's own, or that of the command line or of the ini file."""
+    """Return the property for the release that clients see: the fixture's own, or that of the command line or of the ini file."""
     wanted = version or config.getoption("kafka_version") or config.getini("kafka_version")
     if not wanted:
         return {}
@@ -155,7 +158,10 @@ def _skip_on_windows() -> None:
 
 
 def _running(request: pytest.FixtureRequest, cluster: Cluster, directory: str) -> Iterator[Cluster]:
-    """Start the cluster, and end it after the tests. Its directory goes, except for the logs if a test, or the start, has failed."""
+    """Start the cluster, and end it after the tests.
+
+    Its directory is removed, except for the logs if a test, or the start, has failed.
+    """
     fixture = str(request.fixturename)
     failed = True
     LOGS.add(fixture, cluster)
@@ -183,7 +189,7 @@ def kafka_noproc(
     config_file: str | None = None,
     scope: Scope = "session",
 ) -> Fixture[Clients]:
-    """Return a fixture that is a cluster which runs already: at `bootstrap`, or where --kafka-bootstrap or the ini file says.
+    """Return a fixture for a cluster that already runs: at `bootstrap`, or at the address in --kafka-bootstrap or the ini file.
 
     `settings` are those of confluent-kafka for a cluster that wants a login; `config_file` has client properties for topics and records.
     """
@@ -212,7 +218,7 @@ def kafka_snapshot(
     secure: bool = False,
     scope: Scope = "session",
 ) -> Fixture[ClusterSnapshot[Cluster]]:
-    """Return a fixture that is the snapshot of a cluster which `fill(cluster)` has filled once. Tests have forks of it: `kafka_fork`."""
+    """Return a fixture for a snapshot of a cluster that `fill(cluster)` has filled once. `kafka_fork` gives tests forks of it."""
 
     @pytest.fixture(scope=scope)
     def snapshot(request: pytest.FixtureRequest) -> Iterator[ClusterSnapshot[Cluster]]:
@@ -232,7 +238,7 @@ def kafka_snapshot(
 
 
 def kafka_fork(snapshot: str, *, scope: Scope = "function") -> Fixture[Cluster]:
-    """Return a fixture that is a running cluster of its own with the data of that snapshot."""
+    """Return a fixture for a new cluster with the data of that snapshot."""
 
     @pytest.fixture(scope=scope)
     def fork(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -251,7 +257,10 @@ def kafka_topic(
     seed: Seed = (),
     scope: Scope = "function",
 ) -> Fixture[str]:
-    """Return a fixture that is the name of a new topic on the cluster of that fixture. `seed` is a file or a list (ottla/testing/clients.py)."""
+    """Return a fixture for the name of a new topic in that fixture's cluster.
+
+    `seed` is a file or a list (ottla/testing/clients.py).
+    """
 
     @pytest.fixture(scope=scope)
     def topic(request: pytest.FixtureRequest) -> str:
@@ -262,7 +271,10 @@ def kafka_topic(
 
 
 def kafka_user(cluster: str, *allowed: str, scope: Scope = "function") -> Fixture[dict[str, str]]:
-    """Return a fixture with a client's settings for a new user of that secure cluster; `allowed` is written as for `ottla acl add`."""
+    """Return a fixture with a client's settings for a new user of that secure cluster.
+
+    `allowed` is written as for `ottla acl add`.
+    """
 
     @pytest.fixture(scope=scope)
     def user(request: pytest.FixtureRequest) -> dict[str, str]:
@@ -275,7 +287,10 @@ def kafka_user(cluster: str, *allowed: str, scope: Scope = "function") -> Fixtur
 def kafka_producer(
     cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any
 ) -> Fixture[confluent_kafka.Producer]:
-    """Return a fixture that is a producer of confluent-kafka, flushed at the end. Settings have underscores for dots."""
+    """Return a fixture for a producer of confluent-kafka, which is flushed at the end.
+
+    Settings have underscores in place of dots.
+    """
 
     @pytest.fixture(scope=scope)
     def producer(request: pytest.FixtureRequest) -> Iterator[confluent_kafka.Producer]:
@@ -290,7 +305,9 @@ def kafka_producer(
 def kafka_consumer(
     cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any
 ) -> Fixture[confluent_kafka.Consumer]:
-    """Return a fixture that is a consumer of confluent-kafka in a group of its own, from the beginning, which has not yet subscribed."""
+    """Return a fixture for a consumer of confluent-kafka in its own group, which reads from the beginning, and has not yet
+    subscribed.
+    """
 
     @pytest.fixture(scope=scope)
     def consumer(request: pytest.FixtureRequest) -> Iterator[confluent_kafka.Consumer]:
@@ -303,13 +320,13 @@ def kafka_consumer(
 
 
 def unused_name(request: pytest.FixtureRequest) -> str:
-    """Return a name that no other test uses: the clusters live as long as the session, and keep what they are given."""
+    """Return a name that no other test uses: the clusters live as long as the session, and so do their topics."""
     name = "".join(char if char.isascii() and char.isalnum() else "-" for char in request.node.name)
     return f"{name[:200]}-{uuid.uuid4().hex[:8]}"
 
 
 def configured(config: pytest.Config) -> dict[str, str]:
-    """Properties for every node, by their own names: of the ini file, then of the command line."""
+    """Return the properties for every node, by their real names: those of the ini file, then those of the command line."""
     found = {}
     for line in [*config.getini("kafka_properties"), *config.getoption("kafka_property")]:
         name, equals, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""The end of faults: what a test has done to a cluster that others use too is undone after it, as pytest's monkeypatch does."""
+"""The end of faults: changes by a test to a shared cluster are undone after it, as with pytest's monkeypatch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SharedFaults:
-    """The clusters that more than one test uses, by their fixtures, and the condition in which a test has found each of them."""
+    """The shared clusters, by their fixtures, and the condition in which a test has found each of them."""
 
     def __init__(self) -> None:
         self._clusters: dict[str, Cluster] = {}
@@ -22,7 +22,7 @@ class SharedFaults:
 
     @contextmanager
     def of(self, fixture: str, cluster: Cluster) -> Iterator[None]:
-        """Keep the cluster, which has just started: its fixture's tests leave it as they find it."""
+        """Remember the cluster, which has just started: its fixture's tests leave it as they found it."""
         self._clusters[fixture] = cluster
         self._found[fixture] = cluster.condition()
         try:
@@ -31,11 +31,14 @@ class SharedFaults:
             del self._clusters[fixture], self._found[fixture]
 
     def begin_test(self) -> None:
-        """Note the conditions: faults that fixtures of a wider scope have made are there for all of their tests."""
+        """Note the conditions. Faults by fixtures of a wider scope belong to all tests of that scope."""
         self._found = {fixture: cluster.condition() for fixture, cluster in self._clusters.items()}
 
     def end_test(self) -> list[str]:
-        """Undo what the test has done. Return a sentence for each cluster with which it has done what a shared one is not for."""
+        """Undo the changes by the test.
+
+        Return a sentence for each cluster to which the test has done something that a shared cluster does not allow.
+        """
         said = []
         for fixture, cluster in self._clusters.items():
             found, left = self._found[fixture], cluster.condition()

@@ -1,11 +1,12 @@
-"""A suite that uses testcontainers changes one import: this `KafkaContainer` has the names of theirs.
+"""A suite that uses testcontainers changes only one import: this `KafkaContainer` has the same methods.
 
     from ottla.testing.kafka import KafkaContainer      in place of testcontainers.kafka
 
     with KafkaContainer() as kafka:
         kafka.get_bootstrap_server()
 
-It is a node process and no container: the image's name chooses nothing, and what only a container has is refused in one sentence.
+It is a node process and no container: the image's name has no effect, and methods that only a container can have raise an error
+with one sentence.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ottla.container.kafka_dialect import NOT_PROPERTIES, PREFIX, property_name
 from ottla.local.nodes import HOST
 from ottla.testing.cluster import Cluster
 
-#: The properties of where a node listens, and who it is: the process has its own.
+#: Properties about the node's addresses and identity, which this class sets itself.
 PLACES = frozenset(
     {
         *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
@@ -28,7 +29,7 @@ PLACES = frozenset(
 
 
 class KafkaContainer:
-    """One node. `cluster` has the verbs of `Cluster`, once it is started."""
+    """One node. After its start `cluster` has the verbs of `Cluster`."""
 
     def __init__(self, image: str = "", port: int = 9093, **kwargs: object) -> None:
         self.image = image
@@ -38,7 +39,10 @@ class KafkaContainer:
         self._cluster: Cluster | None = None
 
     def with_env(self, key: str, value: object) -> KafkaContainer:
-        """Set a variable of the image: KAFKA_<NAME> is a property of the node, unless it says where it listens; others are not read."""
+        """Set a variable of the image: KAFKA_<NAME> is a property of the node, unless it is about the node's address.
+
+        Other variables are ignored.
+        """
         self.env[key] = str(value)
         return self
 
@@ -48,17 +52,20 @@ class KafkaContainer:
         return self
 
     def with_bind_ports(self, container: int, host: int | None = None) -> KafkaContainer:
-        """Listen on that port of this machine; the controller and the admin listener take those 100 and 200 above it."""
+        """Listen on that port of this machine.
+
+        The controller uses a port 100 above it, and the admin listener one 200 above it.
+        """
         if container == self.port:
             self._host_port = host or 0
         return self
 
     def with_kraft(self) -> KafkaContainer:
-        """Do nothing: there is no other way."""
+        """Do nothing: KRaft is the only mode."""
         return self
 
     def with_cluster_id(self, cluster_id: str) -> KafkaContainer:
-        """Do nothing: each start makes an id of its own."""
+        """Do nothing: each start makes a new id."""
         return self
 
     def with_name(self, name: str) -> KafkaContainer:
@@ -74,10 +81,7 @@ class KafkaContainer:
         return self
 
     def start(self, timeout: float = 30) -> KafkaContainer:
-        """
-        Raises:
-            RuntimeError: the node did not start; says why.
-        """
+        """Start the node, and return this object. Raises RuntimeError if the node did not start; the message says why."""
         properties = {
             property_name(key): value
             for key, value in self.env.items()
@@ -118,7 +122,7 @@ class KafkaContainer:
         return self.cluster.nodes[1].port
 
     def get_logs(self) -> tuple[bytes, bytes]:
-        """Return the node's log, and no bytes for standard error: a node writes to one place."""
+        """Return the node's log, and no bytes for standard error: a node writes all to one place."""
         return self.cluster.log(1).encode(), b""
 
     def __getattr__(self, name: str) -> NoReturn:

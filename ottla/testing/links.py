@@ -1,12 +1,12 @@
 """Network cuts without root: connections between nodes, and of clients, pass through proxies, one per direction of dialling, that can stall.
 
-What a cut is like: packets vanish. So nothing is closed and nothing is refused. A connection that is there goes silent, in the
-direction that is cut; what was sent waits, as it would in a sender's retransmissions, and arrives after `mend`. A new one
-is not answered, whichever side dials and whichever direction is cut: its handshake needs both. Even that the other process died
-is not noticed through a cut.
+A cut acts as if packets vanished. So nothing is closed and nothing is refused. An existing connection goes silent in the
+direction that is cut; bytes that were sent wait, as in a sender's retransmissions, and arrive after `mend`. A new connection is
+not accepted, whichever side dials and whichever direction is cut, because its handshake needs both. Even the death of the other
+process is not noticed through a cut.
 
-Clients are one more place. They connect to the address that a node advertises, which is its proxy's. A link can also be slow: bytes
-take longer (latency), or wait until those before them have passed (bandwidth).
+Clients count as one more place. They connect to the address that a node advertises, which is that of its proxy. A link can also
+be slow: bytes take longer (latency), or wait until those before them have passed (bandwidth).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import NamedTuple, Never
 from ottla.local.nodes import HOST, LocalNode
 
 CHUNK_BYTES = 256 * 1024
-#: Pieces under way on a slow link: beyond them the sender waits, as for a full window.
+#: The most chunks in flight on a slow link. Beyond them the sender waits, as with a full window.
 QUEUE_MAX = 64
-#: All clients, in place of a node's id.
+#: This stands for all clients, in place of a node's id.
 CLIENTS = 0
-#: How long to wait for the thread that moves the bytes. What is asked of it takes milliseconds, if it gets the processor.
+#: How long to wait for the thread that moves the bytes. Its answers take milliseconds, if it gets the processor.
 ANSWER_SECONDS_MAX = 60.0
 
 
@@ -39,7 +39,7 @@ class Direction(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Bytes on their way, and when the last of them can be there."""
+    """Bytes on their way, and the time at which the last of them can arrive."""
 
     at: float
     data: bytes
@@ -63,20 +63,20 @@ class Way:
         self.open = asyncio.Event()
         self.open.set()
         self.latency_s = 0.0
-        #: The bytes that pass in a second; None: as many as come.
+        #: The bytes that pass in a second. None means no limit.
         self.bytes_per_s: float | None = None
         self._free_at = 0.0
         self._changed = asyncio.Event()
 
     def passes_at(self, now: float, size: int) -> float:
-        """Return the time at which this many bytes have passed that come now."""
+        """Return the time at which this many bytes that arrive now have passed."""
         if self.bytes_per_s is None:
             return now
         self._free_at = max(now, self._free_at) + size / self.bytes_per_s
         return self._free_at
 
     async def carry(self, due: float, size: int) -> None:
-        """Wait until this many bytes have passed that were due then, or until the link is set to another state."""
+        """Wait until this many bytes that were due then have passed, or until the state of the link changes."""
         left = self.passes_at(due, size) - time.monotonic()
         if left > 0:
             with suppress(TimeoutError):
@@ -91,7 +91,7 @@ class Way:
     def set(self, state: WayState) -> None:
         is_open, self.latency_s, self.bytes_per_s = state
         self._free_at = 0.0
-        self._changed.set()  # what is under way at the old speed would be late long after the end of the fault
+        self._changed.set()  # bytes in flight at the old speed would arrive long after the end of the fault
         self._changed = asyncio.Event()
         if is_open:
             self.open.set()
@@ -100,47 +100,47 @@ class Way:
 
     @property
     def piece_bytes(self) -> int:
-        """A twentieth of a second's bytes, so that they come evenly."""
+        """The bytes of a twentieth of a second, so that they arrive evenly."""
         return CHUNK_BYTES if self.bytes_per_s is None else max(1, min(CHUNK_BYTES, int(self.bytes_per_s / 20)))
 
 
 class Links:
-    """All connections between the given nodes. A thread of its own moves their bytes."""
+    """All connections between the given nodes. A separate thread moves their bytes."""
 
     def __init__(self, nodes: Iterable[LocalNode], client_ports: Mapping[int, int] | None = None) -> None:
-        """Take the port at which clients connect to each node; a node that has none gets a free one."""
+        """Take the port at which clients connect to each node. A node without one gets a free port."""
         self._client_ports = client_ports or {}
         self._nodes = {node.id: node for node in nodes}
         self._loop = asyncio.new_event_loop()
         self._ways_of = {Direction(*pair): Way() for pair in permutations([CLIENTS, *self._nodes], 2)}
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.AbstractServer] = []
-        #: Dialler -> target -> the proxies of its brokers' and its controllers' listener.
+        #: Dialling node -> target -> the proxies of the target's broker listener and controller listener.
         self._ways: dict[int, dict[int, list[int]]] = {dialler: {} for dialler in (CLIENTS, *self._nodes)}
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla links", daemon=True)
         self._thread.start()
         self._call(self._listen())
 
     def detours(self, dialler: int) -> str:
-        """Return `ottla.peer.detours` of a node."""
+        """Return the value of `ottla.peer.detours` for a node."""
         ways = []
         for target, (to_broker, to_controller) in self._ways[dialler].items():
             ways += [(self.advertised_port(target), to_broker), (self._nodes[target].controller_port, to_controller)]
         return ",".join(f"{HOST}:{port}={HOST}:{way}" for port, way in ways)
 
     def advertised_port(self, node_id: int) -> int:
-        """Return the port where clients connect to a node."""
+        """Return the port at which clients connect to a node."""
         return self._ways[CLIENTS][node_id][0]
 
     def cut(self, *directions: Direction) -> None:
         self._call(self._set(directions, is_open=False))
 
     def mend(self, *directions: Direction) -> None:
-        """Mend the given directions, or all; those that are slow are as fast as before."""
+        """Mend the given directions, or all. Slow ones become as fast as before."""
         self._call(self._set(directions or self._ways_of, is_open=True))
 
     def slow(self, directions: Iterable[Direction], latency_s: float | None, bytes_per_s: float | None) -> None:
-        """Set the latency, or the bandwidth, of these directions; None leaves it."""
+        """Set the latency, or the bandwidth, of these directions. None leaves it unchanged."""
         self._call(self._slow(list(directions), latency_s, bytes_per_s))
 
     def states(self) -> dict[Direction, WayState]:
@@ -148,7 +148,7 @@ class Links:
         return {direction: way.state for direction, way in self._ways_of.items() if way.state != AS_MADE}
 
     def restore(self, states: Mapping[Direction, WayState]) -> None:
-        """Let all directions be as `states` returned them."""
+        """Set all directions to the states that `states` has returned."""
         self._call(self._restore(states))
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ class Links:
 
 
 async def _read(reader: asyncio.StreamReader, queue: asyncio.Queue[Arrival], way: Way) -> None:
-    """Take what one side sends; nothing is the end."""
+    """Take the bytes that one side has sent. No bytes mean the end."""
     while True:
         try:
             data = await reader.read(way.piece_bytes)
@@ -253,7 +253,7 @@ async def _read(reader: asyncio.StreamReader, queue: asyncio.Queue[Arrival], way
 
 
 async def _write(queue: asyncio.Queue[Arrival], writer: asyncio.StreamWriter, way: Way, back: Way) -> None:
-    """Give bytes to the other side when they have passed the link, until one side has closed, and the close could pass it."""
+    """Pass bytes to the other side after the link's delay, until one side has closed and the close has passed too."""
     while True:
         due, data = await queue.get()
         await way.carry(due, len(data))

@@ -1,4 +1,4 @@
-"""The nodes' logs in the report of a failed test, and what stays of a cluster when its fixture ends."""
+"""The nodes' logs in the report of a failed test, and what remains of a cluster when its fixture ends."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from ottla.testing.clients import Clients
 
 LOG = "server.log"
-#: The lines of each node that are shown. The whole log is kept beside the data of the session.
+#: This many lines of each node are shown. The whole log is kept beside the data of the session.
 LINES_MAX = 60
 
 
 class ShownLogs:
-    """The clusters that fixtures have started in this process, and how long their logs were when the test began."""
+    """The clusters that fixtures have started in this process, and the lengths of their logs when the test began."""
 
     def __init__(self) -> None:
         self._clusters: dict[str, Clients] = {}
         self._began: dict[str, int] = {}
-        #: Fixtures whose cluster was in a test that failed: their logs are kept.
+        #: Fixtures whose cluster a failed test has used: their logs are kept.
         self.failed: set[str] = set()
 
     def add(self, fixture: str, cluster: Clients) -> None:
         self._clusters[fixture] = cluster
 
     def remove(self, fixture: str) -> bool:
-        """Return whether a test with it has failed."""
+        """Return whether a test with this fixture has failed."""
         del self._clusters[fixture]
         failed = fixture in self.failed
         self.failed.discard(fixture)
@@ -39,7 +39,7 @@ class ShownLogs:
         self._began = {path: _size(path) for cluster in self._clusters.values() for path in cluster.log_files}
 
     def show(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        """Add what the nodes of the test's clusters have logged since it began."""
+        """Add the log lines of the test's clusters since it began."""
         names = set(getattr(item, "fixturenames", ()))
         for fixture in [each for each in self._clusters if each in names]:
             self.failed.add(fixture)
@@ -53,7 +53,7 @@ class ShownLogs:
 
 
 def leave_logs(directory: str) -> None:
-    """Remove what nodes have written, except for their logs."""
+    """Remove the files of nodes, except for their logs."""
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         if os.path.isfile(os.path.join(path, LOG)):

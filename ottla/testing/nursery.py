@@ -1,6 +1,7 @@
 """Starts nodes by a fork of a process that has imported the server: `ottla.testing.inside.nursery`, one for each environment.
 
-A start of a node is half a second of processor, most of it imports. Function-scoped clusters pay them once.
+The start of a node takes half a second of processor time, most of it for imports. With a nursery, function-scoped clusters need
+them only once.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ from typing import IO, ClassVar
 import ottla
 from ottla.testing.inside.faults import NodeFaults
 
-#: Variables that differ from test to test, and mean nothing to a node.
+#: Variables that differ from test to test, and have no effect on a node.
 PASSING = frozenset({"PYTEST_CURRENT_TEST"})
 ANSWER_SECONDS_MAX = 30.0
-#: Its socket is closed before its exit code is there.
+#: The socket is closed before the exit code arrives: wait this long for it.
 END_SECONDS_MAX = 5.0
 
 
 class ForkedNode:
-    """A node's process, with the verbs of subprocess.Popen. It is a child of the nursery, which reports its exit code by a pipe."""
+    """A node's process, with the methods of subprocess.Popen.
+
+    It is a child of the nursery, which reports its exit code by a pipe.
+    """
 
     def __init__(self, pid: int, exit_fd: int, ready_fd: int, alive_fd: int, control: socket.socket) -> None:
         self.pid = pid
@@ -62,11 +66,11 @@ class ForkedNode:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended, and the nursery is about to say so
+            with suppress(ProcessLookupError):  # it has ended, and the nursery will report that soon
                 os.kill(self.pid, number)
 
     def spoil(self, faults: NodeFaults) -> None:
-        """Give the faults to the node; return when they are in force, or the node has ended.
+        """Send the faults to the node. Return when they are in force, or the node has ended.
 
         Raises:
             TimeoutError: it does not answer.
@@ -90,7 +94,7 @@ class ForkedNode:
         if not _readable((self._exit_fd,), 0):
             return
         written = os.read(self._exit_fd, 16)
-        if not written:  # the nursery was killed, and would have to say that this node has ended
+        if not written:  # the nursery was killed, so no exit code will come for this node
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
         self.returncode = int(written or -signal.SIGKILL)
@@ -107,7 +111,7 @@ class Nursery:
 
     @classmethod
     def here(cls) -> Nursery:
-        """Return the nursery for nodes with the environment that this process has now."""
+        """Return the nursery for nodes with the present environment of this process."""
         environment = tuple(sorted((name, text) for name, text in os.environ.items() if name not in PASSING))
         with cls._lock:
             found = cls._all.get(environment)
@@ -118,8 +122,8 @@ class Nursery:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
-        # The same as in ottla/processes/children.py: the user's own folders must not shadow ours, which are found where this very package
-        # was.
+        # As in ottla/processes/children.py, the user's folders must not shadow our modules, which are found in the folder of
+        # this very package.
         root = str(Path(ottla.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         with theirs:
@@ -141,8 +145,7 @@ class Nursery:
         """Start `ottla start` with these arguments and faults, in this directory.
 
         Raises:
-            RuntimeError: the nursery has ended, and how; what it said itself is above.
-            OSError: it cannot fork.
+            RuntimeError: the nursery has ended; the message says how. Its own output is above. OSError: it cannot fork.
         """
         ready_fd, ready_write = os.pipe()
         alive_read, alive_fd = os.pipe()
@@ -190,6 +193,8 @@ class Nursery:
 
 def _readable(fds: Sequence[int], seconds: float | None) -> list[int]:
     """Return the sockets that can be read, or whose other end is closed.
+
+    It uses no select, which ends at 1,024: a test may have thousands of sockets open.
 
     A test may have thousands of sockets open, and select ends at 1,024.
     """

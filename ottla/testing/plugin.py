@@ -1,7 +1,9 @@
-"""Fixtures for pytest, there as soon as Ottla is installed: `kafka_proc`, `kafka_cluster`, `kafka_topic` and others. See docs/TESTING.md.
+"""Fixtures for pytest, available as soon as Ottla is installed: `kafka_proc`, `kafka_cluster`, `kafka_topic` and others.
 
-Clusters start when a test first asks for one, and end with the session, however that ends. With pytest-xdist the process that starts
-the workers has those of the session; a worker has those of narrower scopes.
+See docs/TESTING.md.
+
+A cluster starts when a test first uses it, and ends with the session, however that ends. With pytest-xdist the process that
+starts the workers runs session-scoped clusters; a worker runs those of narrower scopes.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kafka_bootstrap", "the running cluster of kafka_noproc", default="")
 
 
-# Functions, and no products of `factories`: of these an editor knows what a test gets.
+# These fixtures are functions, and not made by `factories`, so that an editor knows their types.
 
 
 @pytest.fixture(scope="session")
 def kafka_proc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
-    """One node for all tests of the session; `kafka_to_break` is for those that break it."""
+    """One node for all tests of the session. Tests that break a node use `kafka_to_break`."""
     yield from factories.running_cluster(request, tmp_path_factory, 1)
 
 
@@ -55,7 +57,7 @@ def kafka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def kafka_to_break(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One node of the test's own, with all faults: kill, advance, fail_next, disk_full, latency and the others."""
+    """One node for a single test, with all faults: kill, advance, fail_next, disk_full, latency and the others."""
     for own in factories.running_cluster(request, tmp_path_factory, 1, cuttable=True):
         yield cast("Cluster", own)
 
@@ -64,7 +66,7 @@ def kafka_to_break(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 def kafka_replay(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Replayed]]:
-    """A function that sends a recording of `ottla record` to an empty node of the test's own, and returns what differs."""
+    """A function that sends a recording of `ottla record` to the test's own empty node, and returns the differences."""
     for own in factories.running_cluster(request, tmp_path_factory, 1):
         yield own.replay
 
@@ -76,13 +78,16 @@ kafka_consumer = factories.kafka_consumer()
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest) -> str:
-    """A topic's name that no other test uses; the topic is made by the first who asks for it, or by `kafka_proc.topic(kafka_topic, ...)`."""
+    """A topic's name that no other test uses.
+
+    The topic is created by the first client that uses it, or by `kafka_proc.topic(kafka_topic, ...)`.
+    """
     return factories.unused_name(request)
 
 
 @pytest.fixture(autouse=True)
 def _kafka_faults_end_with_their_test() -> Iterator[None]:
-    """It is set up after the fixtures of wider scopes, and ends after the test's own."""
+    """It is set up after the fixtures of wider scopes, and ends after those of the test."""
     factories.SHARED_FAULTS.begin_test()
     yield
     said = factories.SHARED_FAULTS.end_test()

@@ -1,6 +1,6 @@
-"""One cluster for all workers of pytest-xdist: the process that starts the workers has it, and gives them its address.
+"""One cluster for all workers of pytest-xdist: the process that starts the workers runs it, and sends them its address.
 
-A worker asks by a Unix socket when its first test needs the cluster; the first who asks waits for the start.
+A worker asks through a Unix socket when its first test needs the cluster; the first worker waits for the start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WantedCluster(NamedTuple):
-    """A cluster that a fixture describes. Equal ones are one cluster."""
+    """A cluster as a fixture describes it. Equal descriptions mean the same cluster."""
 
     fixture: str
     nodes: int
@@ -32,14 +32,14 @@ class WantedCluster(NamedTuple):
 
 
 class WantedUser(NamedTuple):
-    """A user that a worker wants of a secure cluster."""
+    """A user that a worker needs in a secure cluster."""
 
     name: str
     allowed: tuple[str, ...]
 
 
 class SharedPlace(NamedTuple):
-    """The place where workers ask. It crosses to them as a list."""
+    """The address where workers ask. It is sent to them as a list."""
 
     address: str
     key: str
@@ -75,7 +75,7 @@ class SharedClusters:
         while True:
             try:
                 connection = self._listener.accept()
-            except (EOFError, ConnectionError, AuthenticationError):  # a worker that ended while it asked
+            except (EOFError, ConnectionError, AuthenticationError):  # a worker ended while it asked
                 continue
             except OSError:  # closed
                 return
@@ -117,10 +117,10 @@ class SharedClusters:
 
 
 def ask(place: tuple[str, str], wanted: WantedCluster, parent: str) -> Attached:
-    """Ask, in a worker, for the cluster, which is started if this worker is the first.
+    """In a worker, ask for the cluster. It is started for the first worker that asks.
 
     Raises:
-        RuntimeError: it did not start; says why.
+        RuntimeError: it did not start; the message says why.
     """
     from ottla.testing.attached import BY_WORKERS, Attached
 

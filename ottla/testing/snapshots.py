@@ -1,4 +1,4 @@
-"""A snapshot of a cluster that has been filled: each fork of it is a cluster of its own, on the same data (docs/SNAPSHOTS.md)."""
+"""A snapshot of a cluster that a test has filled: each fork of it is a separate cluster with the same data (docs/SNAPSHOTS.md)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from ottla.local.snapshots.taking import cluster_at, make
 
 T = TypeVar("T")
 NAME = "snapshot"
-#: A machine that is busy with tests may stand still while the nodes do.
+#: A machine that is busy with tests may itself stall while the nodes are stopped.
 ATTEMPTS = 5
 
 
 class ClusterSnapshot(Generic[T]):
-    """The data of a cluster at one moment, which no node writes to."""
+    """The data of a cluster at one moment. No node writes to it."""
 
     def __init__(self, directory: str, start: Callable[[str, bool], T]) -> None:
-        """Take a snapshot of the cluster in `directory`, which may run; `start` makes a cluster of a directory, which may be a temporary
-        one.
+        """Take a snapshot of the cluster in `directory`, which may run.
+
+        `start` makes a cluster of a directory, which may be temporary.
 
         Raises:
-            Failure: it cannot be taken. The cluster goes on.
+            Failure: the snapshot cannot be taken. The cluster goes on.
         """
         self._start = start
         self._folder = tempfile.mkdtemp(prefix="ottla-snapshot-")
@@ -48,13 +49,16 @@ class ClusterSnapshot(Generic[T]):
         raise AssertionError("the last attempt returns or raises")
 
     def fork(self, directory: str | None = None) -> T:
-        """Return a cluster with this data, its own ports, and the snapshot's settings; it runs once it is entered: `with snapshot.fork() as cluster`."""
+        """Return a cluster with this data, its own ports, and the snapshot's settings.
+
+        It starts when it is entered: `with snapshot.fork() as cluster`.
+        """
         place = directory or tempfile.mkdtemp(prefix="ottla-fork-")
         place_fork(self._path, place)
         return self._start(place, directory is None)
 
     def close(self) -> None:
-        """Remove the snapshot. Forks keep what they share with it."""
+        """Remove the snapshot. Forks keep the files that they share with it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> ClusterSnapshot[T]:

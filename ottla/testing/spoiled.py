@@ -1,4 +1,4 @@
-"""The faults that act inside nodes: of the clock, of the disk and of the answers to clients. A cluster has these verbs."""
+"""The faults inside nodes: of the clock, of the disk and of responses to clients. A cluster has these verbs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from ottla.testing.inside.faults import NodeFaults, RequestFault
 
 FOLDER = "faults"
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
-#: A hundred years: by the largest timestamps that are left for records, all of Kafka's arithmetic is far from its ends.
+#: A hundred years: even with the largest timestamps of records, Kafka's arithmetic does not overflow then.
 PASSED_DAYS_MAX = 36_525
 FAULT_SECONDS_MAX = 3_600
-#: Each request that is to be struck is a file.
+#: The most requests that get a fault: there is a file for each.
 STRIKES_MAX = 10_000
-#: The APIs that clients ask brokers for. `fail_next`, `delay` and `versions` take them by name; docs/TESTING.md lists them.
+#: The APIs that clients request from brokers. `fail_next`, `delay` and `versions` take them by name; docs/TESTING.md lists
+#: them.
 STRUCK = {api.name: api for api in APIS.values() if api.listeners >= BROKER}
 
 
 class Strikes:
-    """Requests that are to be struck: each node that strikes one takes one away."""
+    """A folder with a file for each request that gets a fault: the node that handles a request takes a file away."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -38,7 +39,7 @@ class Strikes:
 
 
 class Spoiled:
-    """Keeps what is wrong with each node, and sends it there. A node that is started again has its faults again."""
+    """Keeps the faults of each node, and sends them there. A node that is started again gets its faults again."""
 
     def __init__(self, directory: str, node_ids: Sequence[int]) -> None:
         self._faults = {node_id: NodeFaults() for node_id in node_ids}
@@ -52,7 +53,7 @@ class Spoiled:
             raise NoSuchNode(f"there is no node {node_id!r}", f"the nodes of this cluster are {ids}") from None
 
     def _named(self, node_id: int | None) -> int:
-        """Return the id of the node that a verb means: a cluster of one node needs no name.
+        """Return the id of the node for a verb. A cluster of one node needs no id.
 
         Raises:
             NoSuchNode: the cluster has several, or none of that id.
@@ -66,10 +67,10 @@ class Spoiled:
         return node_id
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let time pass for all nodes at once: retention, compaction, sessions, transactions and locks follow.
+        """Let time pass for all nodes at once: retention, compaction, sessions, transactions and locks notice it.
 
-        Nodes stay in touch with each other meanwhile, and clients' clocks stay: a record that a client stamps after ten days is ten days
-        old. A member of a group whose session time-out is shorter is out, as after such a silence.
+        Nodes do not lose contact with each other, and clients' clocks do not move: after ten days, a record with a client's
+        timestamp is ten days old. A group member with a shorter session timeout is removed, as after such a silence.
         """
         units = {
             "days": (days, DAY_MS),
@@ -86,7 +87,7 @@ class Spoiled:
 
     @property
     def advanced_ms(self) -> int:
-        """The time that `advance` has let pass."""
+        """The time by which `advance` has moved the clocks."""
         return max(faults.advanced_ms for faults in self._faults.values())
 
     @property
@@ -95,13 +96,16 @@ class Spoiled:
         return time.time_ns() // 1_000_000 + self.advanced_ms
 
     def skew_clock(self, node_id: int, seconds: float) -> None:
-        """Set the wall clock of one node so far ahead of the others', or behind them. Its time-outs do not follow."""
+        """Set the wall clock of one node ahead of the others', or behind them. Its timeouts are not affected."""
         days = PASSED_DAYS_MAX
         skew_s = in_range("seconds", seconds, -days * DAY_MS / SECOND_MS, days * DAY_MS / SECOND_MS)
         self._spoil([node_id], skew_ms=round(skew_s * SECOND_MS))
 
     def disk_full(self, *node_ids: int, full: bool = True) -> None:
-        """Leave no free block on the disks of these nodes, or of all. Files that have blocks ahead (16 KB each at least) fill them first."""
+        """Leave no free block on the disks of these nodes, or of all.
+
+        Files that have preallocated blocks (at least 16 KB each) fill these first.
+        """
         self._spoil(node_ids, disk_full=full)
 
     def slow_disk(self, ms: int, *node_ids: int) -> None:
@@ -119,7 +123,7 @@ class Spoiled:
     ) -> Strikes:
         """Answer the next `n` requests of clients with an error: `fail_next("Produce", "NOT_LEADER_OR_FOLLOWER")`.
 
-        They count for all of the nodes together. With `served` the request takes effect, and only its response is the error.
+        They are counted for all nodes together. With `served` the request takes effect, and only its response is the error.
         """
         key, code = struck(api).key, error_named(error)
         strikes = Strikes(self._tokens(nodes, n))
@@ -129,14 +133,17 @@ class Spoiled:
     def delay(
         self, api: ApiKey | str | int, seconds: float, n: int | None = None, *, nodes: Sequence[int] = ()
     ) -> None:
-        """Send the responses to this API's next `n` requests, or to all until `heal`, so much later."""
+        """Delay the responses to this API's next `n` requests, or to all until `heal`."""
         key = struck(api).key
         delay_ms = round(in_range("seconds", seconds, 0, FAULT_SECONDS_MAX) * SECOND_MS)
         tokens = None if n is None else self._tokens(nodes, n)
         self._add(nodes, RequestFault(int(key), None, True, delay_ms, tokens))
 
     def versions(self, api: ApiKey | str | int, *, lowest: int | None = None, highest: int | None = None) -> None:
-        """Offer clients fewer versions of an API, as older or newer brokers do. A request in another version is UNSUPPORTED_VERSION."""
+        """Offer clients fewer versions of an API, as older or newer brokers do.
+
+        A request in another version gets UNSUPPORTED_VERSION.
+        """
         known = struck(api)
         low = known.advertised_min if lowest is None else lowest
         high = known.max_version if highest is None else highest
@@ -183,8 +190,7 @@ class Spoiled:
 def struck(api: ApiKey | str | int) -> Api:
     """Return the API of a name or a number.
 
-    Raises:
-        InvalidFault: clients do not ask brokers for it.
+    Raises: InvalidFault: clients do not send it to brokers.
     """
     if isinstance(api, int):
         found = next((each for each in STRUCK.values() if each.key == api), None)

@@ -29,13 +29,13 @@ POLL_SECONDS, WAIT_SECONDS_MAX = 0.02, 30.0
 
 
 def add(nodes: Sequence[Callable[[], ClusterConnection]], name: str, allowed: Sequence[str]) -> str:
-    """Make the user, and wait until each of the nodes knows it with its entries. Return its password, a random one.
+    """Make the user, and wait until all nodes know it with its entries.
 
-    `allowed` are operations on resources in the words of `ottla acl add`: "write topic:orders".
+    Return its random password. `allowed` are operations on resources in the words of `ottla acl add`: "write topic:orders".
 
     Raises:
         Failure: a text of `allowed` names no operation or no resource.
-        RuntimeError: the cluster has refused it.
+        RuntimeError: the cluster has rejected it.
         TimeoutError: a node does not know it after 30 s.
     """
     entries = [_entry(name, text) for text in allowed]

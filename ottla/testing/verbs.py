@@ -1,6 +1,6 @@
 """The verbs of a cluster for tests in other languages, with their arguments and results as JSON.
 
-The table says which methods there are; their fields are read from the methods' own signatures.
+The table lists the methods; their fields come from the methods' signatures.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ottla.testing.cluster import Cluster
 from ottla.testing.errors import InvalidFault, WrongUse, in_range
 from ottla.testing.spoiled import Strikes
 
-#: Larger numbers are not exact in JavaScript.
+#: JavaScript does not represent larger numbers exactly.
 INTEGER_MAX = (1 << 53) - 1
 ITEMS_MAX = 1_000
 LOG_BYTES_MAX = 256 * 1024
-#: The longest wait of a request: beyond it a client's own time-out has ended it.
+#: The longest wait of a request: beyond it a client's own timeout has ended it.
 WAIT_SECONDS_MAX = 300
-#: `fail_next` counts that are remembered, the newest.
+#: This many `fail_next` calls are remembered, the newest ones.
 STRIKES_KEPT_MAX = 1_000
 
 #: The types of arguments, by the annotations of the methods.
@@ -37,12 +37,12 @@ KINDS = {
     "Sequence[int]": "list of integers",
     "Mapping[str, str] | None": "object of strings",
 }
-#: Arguments of Python alone: a seed may be the path of a file.
+#: Arguments that only Python has: a seed may be the path of a file.
 LEFT_OUT = frozenset({"self", "seed"})
 
 
 class UnknownVerb(WrongUse):
-    """There is no verb of that name."""
+    """There is no verb with that name."""
 
 
 class InvalidArguments(WrongUse):
@@ -50,13 +50,13 @@ class InvalidArguments(WrongUse):
 
 
 class VerbField(NamedTuple):
-    """An argument of a verb. The default of one that is not required is the method's."""
+    """An argument of a verb. If it is not required, its default is the method's."""
 
     name: str
     kind: str
     required: bool
     default: Any
-    #: Whether the method takes it as several arguments.
+    #: Whether the method takes it as several arguments (`*args`).
     spread: bool
 
 
@@ -68,11 +68,11 @@ class Verb(NamedTuple):
     run: Callable[..., Any]
     fields: tuple[VerbField, ...]
     does: str
-    #: A verb that changes the cluster waits for the end of another one that does.
+    #: A verb that changes the cluster waits until another such verb has ended.
     changes: bool
 
     def row(self) -> dict[str, object]:
-        """Return what a person reads of it."""
+        """Return its description for people."""
         fields = {
             each.name: {"type": each.kind} | ({"required": True} if each.required else {"default": each.default})
             for each in self.fields
@@ -81,7 +81,7 @@ class Verb(NamedTuple):
 
 
 class RemoteCluster:
-    """A cluster by its verbs. What they return is JSON."""
+    """A cluster through its verbs. Their results are JSON."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -93,10 +93,7 @@ class RemoteCluster:
         }
 
     def verb(self, name: str) -> Verb:
-        """
-        Raises:
-            UnknownVerb: there is none of that name; says which is near.
-        """
+        """Return a verb. Raises UnknownVerb if there is none with that name; the message has a similar name."""
         if name not in self.verbs:
             near = did_you_mean(name, self.verbs)
             raise UnknownVerb(f"there is no verb {name[:80]!r}", near or "GET / lists all verbs with their fields")
@@ -113,7 +110,7 @@ class RemoteCluster:
         return number
 
     def strikes_left(self, strikes: str) -> int:
-        """Return how many requests a `fail_next` is still to answer with its error."""
+        """Return how many requests a `fail_next` will still answer with its error."""
         if strikes not in self._strikes:
             raise InvalidFault(f"fail_next has not returned {strikes[:80]!r}", "take what it returned as `strikes`")
         return self._strikes[strikes].left
@@ -159,7 +156,7 @@ RESULTS: dict[str, str | None] = {
     "log": "log",
 }
 READING = frozenset({"status", "strikes_left", "leaders", "isr", "wait_isr", "log"})
-#: Their arguments are of Python alone.
+#: Only Python has the arguments of these.
 NO_FIELDS = frozenset({"restore"})
 
 
@@ -185,7 +182,7 @@ def perform(verb: Verb, arguments: object) -> dict[str, object]:
     """Run the verb with arguments of JSON, and return its result by its name.
 
     Raises:
-        InvalidArguments: they are not those of the verb.
+        InvalidArguments: the verb has other arguments.
     """
     given, spread = _checked(verb, arguments)
     before = [given.pop(field.name) for field in verb.fields if spread and field.required]
@@ -194,7 +191,7 @@ def perform(verb: Verb, arguments: object) -> dict[str, object]:
 
 
 def _checked(verb: Verb, arguments: object) -> tuple[dict[str, Any], list[Any]]:
-    """Return the arguments by name, and those that the method takes as several."""
+    """Return the arguments by name, and those that the method takes as `*args`."""
     fields = {field.name: field for field in verb.fields}
     listed = f"its fields are {', '.join(fields)}" if fields else "it has no fields"
     if not isinstance(arguments, dict):

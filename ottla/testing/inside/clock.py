@@ -1,4 +1,7 @@
-"""Clocks that a test moves. The session clock jumps, and its timers with it; of the node's own clock only the wall time does."""
+"""Clocks that a test moves.
+
+The session clock jumps, and its timers with it; of the node's own clock only the wall-clock time can be wrong.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from ottla.server.clock import SystemClock, TimerHandle
 
 
 class NodeClock(SystemClock):
-    """The machine's monotonic clock, by which nodes keep in touch, and a wall clock that can be wrong."""
+    """The machine's monotonic clock, which nodes use for each other, and a wall clock that can be wrong."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
@@ -20,7 +23,7 @@ class NodeClock(SystemClock):
 
 
 class SessionClock:
-    """The clock of sessions, transactions, retention and compaction: `advance_to` moves it, and timers that are due then run."""
+    """The clock of sessions, transactions, retention and compaction. `advance_to` moves it, and timers that become due run."""
 
     def __init__(self, clock: NodeClock) -> None:
         self._clock = clock
@@ -43,7 +46,10 @@ class SessionClock:
         return timer
 
     def advance_to(self, advanced_ms: int) -> None:
-        """Be so far ahead of the machine. Timers keep their order: of two that are due, the earlier one runs first."""
+        """Move to this far ahead of the machine's clock.
+
+        Timers keep their order: of two that are due, the earlier one runs first.
+        """
         if advanced_ms == self._advanced_ms:
             return
         self._advanced_ms = advanced_ms
@@ -56,7 +62,7 @@ class SessionClock:
 
 
 class _Timer:
-    """A timer of the session clock, behind one of the event loop's that is set again when the clock moves."""
+    """A timer of the session clock. It uses a timer of the event loop, which is set again when the clock moves."""
 
     __slots__ = ("_callback", "_clock", "_handle", "due_ms")
 

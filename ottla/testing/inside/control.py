@@ -1,4 +1,4 @@
-"""A node with faults: the world and the node of `ottla start`, and the socket by which the test's process says what is wrong with them."""
+"""A node with faults: the world and the node of `ottla start`, and the socket by which the test's process sends the faults."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ottla.testing.inside.disk import Disk, SpoiledFiles
 from ottla.testing.inside.faults import NodeFaults, decoded
 from ottla.testing.inside.requests import RequestFaults
 
-#: The largest message, which is more than any set of faults takes: they come in one message.
+#: The largest message. All faults come in one message, and are smaller than this.
 MESSAGE_BYTES_MAX = 1 << 20
 DONE = b"done"
 
 
 @frozen
 class SpoiledWorld(World):
-    """A world with a session clock of its own."""
+    """A world with a separate session clock."""
 
     sessions: Clock
 
@@ -38,7 +38,7 @@ class SpoiledWorld(World):
 
 
 class Control:
-    """Takes the faults of one node from the socket, whole each time, and answers when they are in force."""
+    """Receives the faults of one node from the socket, all of them each time, and confirms when they are in force."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, faults: NodeFaults) -> None:
         self._loop = loop
@@ -70,7 +70,7 @@ class Control:
 
     def _read(self) -> None:
         message = os.read(self._fd, MESSAGE_BYTES_MAX)
-        if not message:  # the test's process is gone: the node's own pipe says so too
+        if not message:  # the test's process has ended; the node's own pipe shows that too
             self._loop.remove_reader(self._fd)
             return
         self.set(decoded(message))
@@ -78,7 +78,7 @@ class Control:
 
 
 class SpoiledNode(Node):
-    """A node whose answers to clients pass by the request faults."""
+    """A node whose responses to clients go through the request faults."""
 
     def __init__(
         self, requests: RequestFaults, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None

@@ -1,4 +1,4 @@
-"""Files of a disk that is full or slow, as a test says. What they hold are files like any others."""
+"""Files on a disk that is full or slow, if a test wants that. Their contents are real."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.storage.errors import failure_of
 from ottla.storage.files import OsFiles
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 
-#: The bytes that one call may take of a full disk, if a file has been cut meanwhile.
+#: A call may take this many bytes of a full disk, if a file has been truncated meanwhile.
 BLOCK_BYTES = 4096
 
 
@@ -23,14 +23,11 @@ class Disk:
         self._freed = 0
 
     def free(self, count: int) -> None:
-        """A file has been cut by so many bytes: also on a full disk there is as much room now."""
+        """Take note that a file was truncated by this many bytes: they are free now, even on a full disk."""
         self._freed = self._freed + max(0, count) if self.full else 0
 
     def allocate(self, path: str) -> None:
-        """
-        Raises:
-            DiskFull: there is no room for another block.
-        """
+        """Take a block for the file. Raises DiskFull if there is no room for another one."""
         if not self.full:
             self._freed = 0
         elif self._freed >= BLOCK_BYTES:
@@ -39,13 +36,13 @@ class Disk:
             raise failure_of(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path))
 
     def flush(self) -> None:
-        """Flush, on the thread that waits for the disk."""
+        """Flush on the thread that waits for the disk."""
         if self.slow_ms:
             time.sleep(self.slow_ms / 1000)
 
 
 class SpoiledFiles(OsFiles):
-    """The files of the operating system, on that disk."""
+    """The operating system's files, on that disk."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The faults of a node, as data. The test's process sends the whole of it with each change, and when the node starts."""
+"""The faults of a node, as data. The test's process sends all of it at each change, and when the node starts."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class RequestFault:
-    """A fault of a client's requests of one API: an error in place of the response, or a delay of it, or both."""
+    """A fault for clients' requests of one API: an error in place of the response, a delay of it, or both."""
 
     api_key: int
     #: Kafka's error code; None leaves the response as it is.
     error: int | None
-    #: Whether the request is served, so that only its response is the error.
+    #: Whether the request is executed, so that only its response is the error.
     served: bool
     delay_ms: int
-    #: A folder with a file for each request that is to be struck, shared by all nodes; None strikes all requests.
+    #: A folder with a file for each request that still gets the fault, shared by all nodes; None: all requests get it.
     tokens: str | None
 
     def strikes(self) -> bool:
-        """Return whether the next request is struck. It takes a token: to unlink a file succeeds in one process only."""
+        """Return whether the next request gets the fault. It takes a token: only one process succeeds in unlinking a file."""
         if self.tokens is None:
             return True
         try:
             names = os.listdir(self.tokens)
-        except FileNotFoundError:  # the fault was taken back
+        except FileNotFoundError:  # the fault was removed
             return False
         for name in names:
             try:
@@ -46,10 +46,10 @@ class NodeFaults:
     #: How far the wall clock alone is wrong.
     skew_ms: int = 0
     disk_full: bool = False
-    #: The time by which each flush to the disk takes longer.
+    #: Each flush to the disk takes this much longer.
     slow_disk_ms: int = 0
     requests: tuple[RequestFault, ...] = ()
-    #: API key -> the lowest and the highest version that clients are offered.
+    #: API key -> the lowest and the highest version that is offered to clients.
     versions: tuple[tuple[int, int, int], ...] = ()
 
     def encoded(self) -> bytes:

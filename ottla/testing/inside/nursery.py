@@ -1,4 +1,6 @@
-"""Forks nodes: `python -m ottla.testing.inside.nursery FD`, started by `ottla.testing.nursery`. The imports of a server are made once.
+"""The nursery's process, which forks nodes: `python -m ottla.testing.inside.nursery FD`, started by `ottla.testing.nursery`.
+
+It has imported the server once for all of them.
 
 A request comes with five descriptors: the node's output, its two pipes (ottla/processes/children.py), its control socket, and a pipe to which this
 process writes the node's exit code. The response is the node's process id, or the negative error number of a fork that has failed. When the
@@ -38,7 +40,7 @@ class Birth(NamedTuple):
 
 
 def main(fd: int) -> None:
-    with suppress(ImportError):  # ottla/node/process.py
+    with suppress(ImportError):  # ottla/node/process.py uses it
         importlib.import_module("uvloop")
     parent = socket.socket(fileno=fd)
     woken, wake = os.pipe()
@@ -47,11 +49,11 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test's process, which then closes the socket
     gc.collect()
-    gc.freeze()  # no collection of a node writes to the pages that all share
+    gc.freeze()  # garbage collections of nodes must not write to the pages that all share
     exits: dict[int, int] = {}
     poll = (
         select.poll()
-    )  # the socket's number is that of a test's process, which may have thousands: select ends at 1,024
+    )  # the number of the socket comes from a test's process, which may have thousands, and select ends at 1,024
     for each in (parent.fileno(), woken):
         poll.register(each, select.POLLIN)
     while True:
@@ -66,7 +68,7 @@ def main(fd: int) -> None:
             birth = Birth(*json.loads(_exactly(parent, int.from_bytes(head, "big"))))
             try:
                 pid = os.fork()
-            except OSError as fault:  # no memory, or too many processes: the next node may have a place again
+            except OSError as fault:  # no memory, or too many processes: the next node may succeed
                 for each in descriptors:
                     os.close(each)
                 parent.sendall((-(fault.errno or 0)).to_bytes(4, "big", signed=True))
@@ -98,13 +100,13 @@ def _bury(exits: dict[int, int]) -> None:
         if pid == 0:
             return
         fd = exits.pop(pid)
-        with suppress(BrokenPipeError):  # its parent waits for it no longer
+        with suppress(BrokenPipeError):  # its parent no longer waits for it
             os.write(fd, b"%d" % os.waitstatus_to_exitcode(status))
         os.close(fd)
 
 
 def _be_a_node(birth: Birth, descriptors: list[int]) -> int:
-    """Be a node, in the forked process; return its exit code."""
+    """Run as a node in the forked process. Return the exit code."""
     signal.set_wakeup_fd(-1)
     output, ready, alive, control_fd, _ = descriptors
     for standard in (1, 2):

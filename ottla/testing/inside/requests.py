@@ -1,4 +1,7 @@
-"""Handlers that fail, wait, or hide versions, as a test says. Only clients' requests are struck, those of nodes and of `ottla.testing` never."""
+"""Handlers that fail, wait, or hide versions, as a test wants.
+
+Faults affect only clients' requests, never those of nodes and of `ottla.testing`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from ottla.server.network.route import AsyncHandler, Handler, Route
 from ottla.testing.connection import CLIENT_ID
 from ottla.testing.inside.faults import NodeFaults, RequestFault
 
-#: The client ids of nodes (broker/cluster/channels.py), and of the test's own questions.
+#: The client ids of nodes (broker/cluster/channels.py), and of the test's own requests.
 SPARED = ("broker-", CLIENT_ID)
 
 
 class RequestFaults:
-    """Stands before the handlers of a node's routes."""
+    """Wraps the handlers of a node's routes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +41,7 @@ class RequestFaults:
         self._versions = {key: (low, high) for key, low, high in faults.versions}
 
     def stand_before(self, route: Route) -> None:
-        """Stand before a node, before its connections are served."""
+        """Wrap a node's handlers, before its connections are served."""
         handler = route.handler
         route.handler = self._awaited(route, handler) if route.is_async else self._plain(route, handler)
         if route.fast_path is not None:
@@ -77,17 +80,14 @@ class RequestFaults:
         return serve
 
     def _next(self, route: Route, context: RequestContext) -> RequestFault | None:
-        """
-        Raises:
-            KafkaError: this version is hidden from clients.
-        """
+        """Return the fault for the next request, if there is one. Raises KafkaError if this version is hidden from clients."""
         low, high = self._versions.get(route.api_key, (0, context.api_version))
         if not low <= context.api_version <= high:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         return next((fault for fault in self._faults.get(route.api_key, ()) if fault.strikes()), None)
 
     def _later(self, answer: Any, error: KafkaError | None, delay_ms: int) -> Reply[Any]:
-        """Return the answer, or the error in its place, after the delay."""
+        """Return the response, or the error in its place, after the delay."""
         reply: Reply[Any] = Reply()
 
         def arrived(outcome: Any) -> None:
@@ -114,7 +114,7 @@ class RequestFaults:
 
 
 class _Watched:
-    """A fast path that leaves requests to their handlers while any fault is there."""
+    """A fast path that leaves requests to their handlers while any fault is in force."""
 
     def __init__(self, faults: RequestFaults, inner: FastPath[Connection]) -> None:
         self._faults = faults
@@ -129,7 +129,10 @@ def _watched(faults: RequestFaults, made: FastPath[Connection] | None) -> FastPa
 
 
 def _is_spared(request: Any, context: RequestContext) -> bool:
-    """Return whether a node sends the request. One that fetches has a replica id; others are known by the names that they give themselves."""
+    """Return whether a node has sent the request.
+
+    A node that fetches has a replica id; other requests have the node's client id.
+    """
     if (context.client_id or "").startswith(SPARED):
         return True
     state = getattr(request, "replica_state", None)
