@@ -1,4 +1,4 @@
-"""The output of rows: a table for people, JSON lines or YAML for programs.
+"""The output of rows: a table for people, JSON lines or YAML for programs. rich is imported only for a table on a terminal.
 
 Names and values come from the cluster, and with them whatever a producer has written: control characters of terminals are
 escaped in all three forms.

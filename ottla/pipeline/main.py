@@ -1,4 +1,7 @@
-"""The command `ottla-pipeline`: it runs the stages, makes events, checks the results, and shows them."""
+"""The command `ottla-pipeline`: it runs the stages, makes events, checks the results, and shows them.
+
+`spark-submit pipeline/main.py run all` does the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Charts of the pipeline's results, as PNG and as one HTML page without other files."""
+"""Charts of the pipeline's results, as PNG and as one HTML page without other files.
+
+It reads tables, topics and progress, and starts no Spark.
+"""
 
 from __future__ import annotations
 

@@ -181,6 +181,8 @@ class RecordStep:
 class UnionStep:
     """Reads unions: the number of a branch, and its value.
 
+    `members` has for each branch the member of the column, or None for null.
+
     A union with one member is that member's column; one of several is a struct in which one member is not null.
     """
 
