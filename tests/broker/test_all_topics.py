@@ -1,4 +1,6 @@
-"""Metadata of all topics: encoded once per image, a bounded part of it per turn, and byte for byte what the message's encoder makes."""
+"""Metadata of all topics is encoded once per image, a bounded part of it per turn, and its bytes are those of the message's
+encoder.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def test_a_client_that_is_throttled_has_the_time_and_others_do_not(version: int)
 
 
 class Cluster:
-    """A broker's metadata, and what is encoded of it, in turns that the test makes."""
+    """A broker's metadata and its encoded topics, in turns that the test makes."""
 
     def __init__(self) -> None:
         self.controller = DecisionHarness(brokers=3)
@@ -106,7 +108,7 @@ class Cluster:
         self.all_topics.when_encoded(VIEW, lambda rows: self.answers.append(rows and [name for name, _ in rows.topics]))
 
     def turn(self) -> int:
-        """One turn of the loop; how many topics were encoded in it."""
+        """Run one turn of the loop; return how many topics were encoded in it."""
         before, due = len(self.encoded), self.clock.armed[:1]
         for timer in due:
             self.clock.call(timer)

@@ -1,4 +1,4 @@
-"""A client that sends what none should send suffers alone, and the next request of another connection is served."""
+"""A client that sends bad input is the only one that suffers, and the next request of another connection is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Client quotas over the wire: set, described, and kept; throttle times are answered, and the connection is not read meanwhile."""
+"""Client quotas over the wire: they are set, described and kept; responses have the throttle time, and the connection is not
+read for so long.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ from tests.broker.wire import TIMEOUT_S, Wire
 from tests.ports import free_ports
 
 SetQuota = Callable[..., None]
-DEFAULT = ""  # in these tests: the default entity
+DEFAULT = ""  # in these tests it stands for the default entity
 
 
 def entity(parts: dict[str, str]) -> list[EntityData]:
@@ -55,7 +57,7 @@ def alter(node: Node, quotas: dict[str, float | None], **parts: str) -> tuple[Er
 
 @pytest.fixture
 def quota(node: Node) -> Iterator[SetQuota]:
-    """Sets quotas, which are removed after the test."""
+    """Yield a function that sets quotas, which are removed after the test."""
     were_set = []
 
     def set_quota(**parts_and_quotas: object) -> None:
@@ -193,7 +195,7 @@ def test_a_consumer_above_its_quota_gets_nothing_and_then_what_it_asked_for(node
         began = time.monotonic()
         epoch = 1
         while (empty := fetched(wire, "fetched", session_epoch=epoch, session_id=first.session_id)).responses:
-            began, epoch = time.monotonic(), epoch + 1  # it came when the machine was so late that nothing was owed
+            began, epoch = time.monotonic(), epoch + 1  # the machine was so late that no throttle time was left
         assert empty.session_id == first.session_id
         assert empty.error_code == 0
         assert 0 < empty.throttle_time_ms <= 1_600
@@ -203,7 +205,7 @@ def test_a_consumer_above_its_quota_gets_nothing_and_then_what_it_asked_for(node
         assert again.responses[0].partitions[0].records
     with node.wire("reader") as wire:
         while (opening := fetched(wire, "fetched", session_epoch=0)).responses:
-            pass  # as above
+            pass  # as above: the machine was late
         assert (opening.session_id, opening.responses, opening.throttle_time_ms > 0) == (0, [], True)
 
 
@@ -213,7 +215,7 @@ def test_a_consumer_above_its_quota_gets_nothing_and_then_what_it_asked_for(node
     ids=["in an answer that is made for one client", "in the metadata of all topics, encoded for many"],
 )
 def test_time_of_the_broker_is_a_quota_too(node: Node, quota: SetQuota, asked: object, version: int) -> None:
-    quota(client_id="busy", request_percentage=0.001)  # of a second the time for not even one request
+    quota(client_id="busy", request_percentage=0.001)  # of a second it allows less than one request takes
     with node.wire("busy") as wire:
         waits = [wire.request(asked, version).throttle_time_ms for _ in range(3)]
     assert max(waits) > 0
@@ -371,7 +373,7 @@ def test_stock_clients_keep_to_their_quotas_which_change_under_load(node: Node, 
                 size += sum(len(message.value() or b"") for message in consumer.consume(100, 0.1))
             return size / (time.monotonic() - began)
 
-        # The burst and a second of prefetched records are in it.
+        # The burst and a second of prefetched records are included.
         eventually(lambda: 1.3e6 < received() < 3.2e6, "four seconds in which the machine is not late")
     finally:
         consumer.close()
@@ -403,7 +405,9 @@ def test_forwarded_requests_of_a_client_above_its_mutation_quota_are_refused(nod
 def test_topics_that_a_metadata_request_creates_count_in_the_clients_mutation_quota(
     node: Node, quota: SetQuota
 ) -> None:
-    """They were asked for in the broker's own name: three hundred were made in 0.4 s at a quota of one a second."""
+    """Before the fix the topics were requested in the broker's own name: three hundred were made in 0.4 s at a quota of one a
+    second.
+    """
     quota(client_id="asker", controller_mutation_rate=1)
     with node.wire("asker") as wire:
         names = [f"asked-{number}" for number in range(30)]

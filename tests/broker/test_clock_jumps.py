@@ -1,4 +1,4 @@
-"""A wall clock that is set: what deletes by age waits until the jump is confirmed."""
+"""A wall clock that is set: deletion by age waits until the jump is confirmed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOLD_MS = 3_600_000
 
 
 class Watched:
-    """A clock that the test sets, and what the node makes of it."""
+    """A clock that the test sets, and the node's view of it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -25,7 +25,7 @@ class Watched:
 
     @property
     def held_ms(self) -> int:
-        """Return how far the time for what deletes is behind the wall clock."""
+        """Return how far the time for deletion is behind the wall clock."""
         return self.clock.wall_ms() - self.jumps.expiry_ms()
 
     @property
@@ -73,7 +73,7 @@ def test_a_clock_that_comes_back_is_followed_at_once(watched: Watched, caplog: p
 
 
 def test_after_a_jump_back_nothing_counts_as_older_than_the_clock_says(watched: Watched) -> None:
-    """The clock was ahead since the node's start, and is right now: records of today are not ten days old."""
+    """The clock was ahead since the node's start, and is right now: records of today must not count as ten days old."""
     watched.set(-10 * DAY_MS)
     assert watched.held_ms == 0 and watched.shown_ms == -10 * DAY_MS
     watched.clock.advance(HOLD_MS)

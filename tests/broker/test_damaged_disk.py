@@ -1,4 +1,4 @@
-"""A node whose disk has lost something: what it answers to clients, partition by partition."""
+"""A node whose disk has lost something: its answers to clients, partition by partition."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_records_are_not_called_deleted_while_a_crash_could_bring_them_back(tmp_
         append(node, "kept", b"1", b"2", b"3")
         checkpoint = next(tmp_path.rglob("recovery-point-offset-checkpoint"), None)
         data = checkpoint.parent if checkpoint else file_of(tmp_path, "kept", "*.log").parents[1]
-        (data / "log-start-offset-checkpoint.tmp").mkdir()  # what cannot be written
+        (data / "log-start-offset-checkpoint.tmp").mkdir()  # a file of this name cannot be written any more
         with node.wire() as wire:
             asked = DeleteRecordsTopic(name="kept", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
             answer = wire.request(DeleteRecordsRequest(topics=[asked], timeout_ms=5000))

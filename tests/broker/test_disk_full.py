@@ -1,4 +1,4 @@
-"""A node on a full disk: produce is refused with KAFKA_STORAGE_ERROR, reads go on, and with room again so do writes."""
+"""A node on a full disk: Produce fails with KAFKA_STORAGE_ERROR, reads go on, and writes go on once there is room again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bytes_readable(wire: Wire) -> int:
 
 
 def fill(wire: Wire) -> tuple[int, int]:
-    """(records acknowledged, the error of the one that was not)."""
+    """Produce until the disk is full; return (records acknowledged, the error of the next one)."""
     for acknowledged in range(1000):
         if error := produce(wire):
             return acknowledged, error
@@ -107,7 +107,9 @@ def ottla(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def test_a_combined_node_outlives_a_full_disk_with_idle_time_and_an_abort(small_disk: Path) -> None:
-    """An idle quorum writes to its log twice a second, and an abort to the index of its segment: both ended the node."""
+    """An idle quorum writes to its log twice a second, and an abort writes to the transaction index of its segment: before the
+    fix both ended the node.
+    """
     from confluent_kafka import KafkaError, KafkaException, Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -142,7 +144,7 @@ def test_a_combined_node_outlives_a_full_disk_with_idle_time_and_an_abort(small_
                 admin.create_topics([NewTopic("more", 1, 1)])["more"].result(30)
             assert refused.value.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR
             assert "no room for changes of metadata" in refused.value.args[0].str()
-            transactional.abort_transaction(30)  # the coordinator keeps it until its marker finds room
+            transactional.abort_transaction(30)  # the coordinator keeps the transaction until its marker finds room
             assert produce(wire) == ErrorCode.KAFKA_STORAGE_ERROR
             health = get("/healthz")
             assert "[+] metadata log" in health and "[-]" not in health, "an orchestrator does not start it again"
@@ -159,7 +161,7 @@ def test_a_combined_node_outlives_a_full_disk_with_idle_time_and_an_abort(small_
 
 @pytest.mark.chaos
 def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
-    """The command `produce` gave up "while looking for the leaders", and `cluster health` said "healthy"."""
+    """Before the fix `ottla produce` gave up "while looking for the leaders", and `ottla cluster health` said "healthy"."""
     node = start_node(small_disk / "data")
     try:
         node.create(TOPIC)
@@ -179,7 +181,7 @@ def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
 
 @pytest.mark.chaos
 def test_a_node_that_was_killed_on_a_full_disk_asks_for_room_and_starts_with_a_little(small_disk: Path) -> None:
-    """It writes leader epochs and its vote before it serves. Afterwards it can make room by itself."""
+    """The node writes leader epochs and its vote before it serves clients. After that it can make room by itself."""
     node = start_node(small_disk / "data")
     node.create(TOPIC)
     with node.wire() as wire:

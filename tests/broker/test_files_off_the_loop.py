@@ -1,4 +1,4 @@
-"""A producer waits on a worker for what the file system makes it wait for: first records of partitions, and rolls."""
+"""File system calls for a producer run on a worker: those for first records of partitions, and for rolls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ PARTITIONS = 20
 
 
 class FileCalls:
-    """The calls that name files, or wait for the journal, below partitions of `name`: whether each was on a worker."""
+    """Notes the calls below partitions of `name` that use names of files or wait for the journal, and whether each was on a
+    worker.
+    """
 
     def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.on_workers = self.elsewhere = 0

@@ -1,6 +1,6 @@
 """A port that accepts is a node that serves.
 
-librdkafka that asks a node for metadata while it has no live broker yet keeps that answer until its next refresh, minutes on.
+If librdkafka gets metadata without a live broker, it keeps that response until its next refresh, minutes later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.chaos.node_process import NodeProcess
 
 
 def first_brokers(port: int) -> int:
-    """Return how many brokers the first Metadata answer names that is to be had from this port."""
+    """Return the number of brokers in the first Metadata response that this port gives."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""An operator sees a full disk, and when there is room again."""
+"""An operator sees that a disk is full, and that it has room again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_ROOM = DiskFull("/a/orders-0/0.log", OSError(errno.ENOSPC, "No space left on 
 
 
 class Disks:
-    """Two log directories with two logs each; the test says which appends failed, and how many bytes are free."""
+    """Two log directories with two logs each. The test says which appends failed, and how many bytes are free."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

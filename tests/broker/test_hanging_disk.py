@@ -31,9 +31,10 @@ RETENTION_CHECK_MS = 100
 
 
 class HangingDisk:
-    """Calls below `path` wait until `repair`; those of the event loop are noted instead, because they must not be made at all.
+    """Makes file system calls below `path` wait until `repair`. Calls on the event loop are noted instead, because there must
+    be none.
 
-    After `fail` all calls are refused.
+    After `fail` all calls fail.
     """
 
     def __init__(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +113,7 @@ def delete_records(wire: Wire, topic: str, index: int, offset: int) -> int:
 
 
 def timed_out(wire: Wire, topic: str, index: int) -> bool:
-    """DeleteRecords of a partition whose disk hangs."""
+    """Return whether DeleteRecords times out for a partition whose disk hangs."""
     asked = DeleteRecordsPartition(partition_index=index, offset=1)
     topics = [DeleteRecordsTopic(name=topic, partitions=[asked])]
     found = wire.request(DeleteRecordsRequest(topics=topics, timeout_ms=300)).topics[0].partitions[0]
@@ -120,7 +121,7 @@ def timed_out(wire: Wire, topic: str, index: int) -> bool:
 
 
 def partitions_on_each(node: CountedNode, wire: Wire) -> tuple[list[int], list[int]]:
-    """Return the partitions of `synced` on each disk; there are records in it and in `goes`."""
+    """Return the partitions of topic `synced` on each disk, after records were written to it and to topic `goes`."""
     create(wire, "synced", flush_messages="1", segment_bytes=str(1 << 20), file_delete_delay_ms="0")
     create(wire, "goes")
     for topic in ("synced", "goes"):
@@ -131,10 +132,12 @@ def partitions_on_each(node: CountedNode, wire: Wire) -> tuple[list[int], list[i
 
 
 def other_disk_goes_on(wire: Wire, good: list[int], files: Path) -> None:
-    """It is flushed, rolled, retained, checkpointed, and a deleted topic's files are removed from it."""
+    """Check that the other disk is flushed, rolled, retained and checkpointed, and that a deleted topic's files are removed
+    from it.
+    """
     gone = [DeleteTopicState(name="goes")]
     assert wire.request(DeleteTopicsRequest(topics=gone, timeout_ms=10_000)).responses[0].error_code == 0
-    for number in range(1, 4):  # each fills a segment
+    for number in range(1, 4):  # each record fills a segment
         assert offsets(wire.request(produced("synced", good, bytes(600_000)), 9)) == [number] * len(good)
     assert delete_records(wire, "synced", good[0], 2) == 2
     partition = files / f"synced-{good[0]}"

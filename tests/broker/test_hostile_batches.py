@@ -1,4 +1,4 @@
-"""Batches that claim or hold more than their size: what one request makes a node with default settings do is counted."""
+"""Batches that claim or hold more than their size: the work of a node with default settings for one such request is counted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def fresh(wire: Wire, **configs: str) -> str:
 
 
 def claiming(payload: bytes, count: int, **fields: int) -> bytes:
-    """A batch with the header fields given, over any payload."""
+    """Return a batch with the given header fields, over any payload."""
     header: dict[str, int] = {
         "base_offset": 0, "leader_epoch": -1, "attributes": 0, "last_offset_delta": count - 1, "base_timestamp": NOW,
         "max_timestamp": NOW, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "count": count,
@@ -95,7 +95,7 @@ def claiming(payload: bytes, count: int, **fields: int) -> bytes:
 
 @cache
 def many(count: int, codec: int, **fields: int) -> bytes:
-    """So many records of the least size, with keys."""
+    """Return a batch of `count` records of the smallest size, with keys."""
     payload = b"".join(encode_record(delta, 0, b"", None) for delta in range(count))
     return claiming(payload, count, compression=codec, **fields)
 
@@ -177,7 +177,7 @@ def test_a_base_timestamp_whose_records_would_leave_64_bits_is_refused(wire: Wir
 def test_where_any_time_is_allowed_a_sum_beyond_64_bits_wraps_as_in_java(wire: Wire) -> None:
     topic = fresh(wire, message_timestamp_after_max_ms=str(2**63 - 1))
     assert produce(wire, topic, claiming(encode_record(0, 1, b"k", b"v"), 1, base_timestamp=2**63 - 1)).error_code == 0
-    assert find(wire, topic, 0).offset == -1  # -2^63 is before it
+    assert find(wire, topic, 0).offset == -1  # -2^63 is before any offset that exists
     assert produce(wire, topic, claiming(encode_record(0, 0, b"k", b"v"), 1)).error_code == 0
     assert (find(wire, topic, 0).timestamp, find(wire, topic, 0).offset) == (NOW, 1)
 
@@ -193,7 +193,7 @@ def test_more_than_256_mib_are_refused_whatever_the_topic_allows(node: CountedNo
         assert answer.error_code == ErrorCode.INVALID_RECORD
         assert f"over {DECOMPRESSED_BYTES_MAX} bytes" in answer.error_message
     assert node.work.expanded == []
-    assert produce(wire, PLAIN, bomb).error_code == 0  # it is not looked into
+    assert produce(wire, PLAIN, bomb).error_code == 0  # the batch is not decompressed
     assert find(wire, PLAIN, NOW).error_code == ErrorCode.INVALID_RECORD
     assert node.work.expanded == []
 
@@ -211,7 +211,7 @@ def test_a_topics_own_limit_is_kept(wire: Wire) -> None:
 def test_a_large_record_is_expanded_beside_the_loop(node: CountedNode, wire: Wire, topic: str, codec: int) -> None:
     answer = produce(wire, topic, build_batch([(b"k", bytes(8 * MB), NOW)], compression=codec))
     if topic == PACKED and codec == GZIP:
-        assert node.work.expanded == []  # it is stored as it came
+        assert node.work.expanded == []  # the batch is stored as it came
     else:
         assert node.work.most_bytes_at_once > 8 * MB
         assert node.work.most_bytes_on_the_loop <= BYTES_A_TURN
@@ -280,13 +280,13 @@ def test_many_middling_batches_of_one_request_share_a_turn(node: CountedNode, wi
     answers = produce(wire, topic, *[many(1_000, LZ4)] * count)
     assert [answer.error_code for answer in answers] == [0] * count
     assert [answer.index for answer in answers] == list(range(count))
-    # What fits is appended at once, and the rest begins in the same turn.
+    # The batches that fit are appended at once, and the others begin in the same turn.
     assert node.work.most_records_in_a_turn <= 2 * RECORDS_A_TURN
 
 
 @pytest.mark.parametrize("topic", [PLAIN, STAMPED, COMPACTED])
 def test_a_thousand_bad_batches_in_one_request_share_a_turn(node: CountedNode, wire: Wire, topic: str) -> None:
-    """A request may name the same partition a thousand times; each batch is small, and its last record is invalid."""
+    """A request may name the same partition a thousand times. Each batch is small, and its last record is invalid."""
     late = many(1_500, ZSTD, base_timestamp=NOW + DAY_MS, max_timestamp=NOW + DAY_MS)
     stamped = claiming(b"".join(encode_record(i, 0, b"", None) for i in range(100)), 100, attributes=8)
     keyless = build_batch([(b"", None, NOW)] * 1_500 + [(None, b"", NOW)], compression=ZSTD)
@@ -431,7 +431,7 @@ def test_headers_that_lie_about_their_time_do_not_hold_the_loop(node: CountedNod
     assert find(wire, topic, NOW + 1).offset == -1
     assert node.work.records_in_all == 10_000
     assert node.work.most_records_in_a_turn <= RECORDS_A_TURN
-    # The largest timestamp is that of a record, whatever the headers say.
+    # The largest timestamp is that of a record, even if a header claims a larger one.
     answer = find(wire, topic, -3)
     assert (answer.timestamp, answer.offset) == (NOW, 0)
     assert produce(wire, topic, build_batch([(None, b"", NOW + 500)])).base_offset == 10_000

@@ -88,7 +88,7 @@ def test_the_controllers_listener_serves_no_produce(ports: dict[str, int]) -> No
         answer = wire.request(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
         keys = {key.api_key for key in answer.api_keys}
     assert 0 not in keys
-    assert {52, 62, 63} <= keys  # Vote, BrokerRegistration, BrokerHeartbeat
+    assert {52, 62, 63} <= keys  # Vote, BrokerRegistration and BrokerHeartbeat are controllers' APIs.
 
 
 OPENS_LATER = "Listener CONTROLLER opens once the access control entries are loaded"
@@ -119,7 +119,7 @@ def test_before_the_access_control_entries_are_read_early_listeners_accept_and_o
     listener, controller, absent = free_ports(3)
     alone = {
         "node.id": "1",
-        # The other voter is not there: no metadata is ever committed.
+        # The other voter is absent, so that no metadata is ever committed.
         "controller.quorum.voters": f"1@127.0.0.1:{controller},2@127.0.0.1:{absent}",
         "early.start.listeners": early,
         "ottla.format.empty.directories": "true",

@@ -1,4 +1,4 @@
-"""The log cleaner in a running node: what clients see of it, what it leaves in peace, and what is left of its process."""
+"""The log cleaner in a running node: what clients see of it, which topics it does not touch, and that its process ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def produce(wire: Wire, topic: str, records: bytes) -> int:
 
 
 def fill(wire: Wire, topic: str, rounds: int = 20, rows: int = 50) -> None:
-    """Every round has the same keys; segment.ms of 1 s seals most rounds by their timestamps."""
+    """Write rounds of the same keys. segment.ms of 1 s seals most rounds by their timestamps."""
     began = now_ms() - 600_000
     for i in range(rounds):
         records = [(b"k%d" % row, b"%d" % i, began + 5000 * i) for row in range(rows)]
@@ -70,7 +70,7 @@ def values(wire: Wire, topic: str, offset: int = 0) -> list[tuple[int, bytes | N
 def children(pid: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
             found += map(int, (task / "children").read_text().split())
     return found
 
@@ -107,7 +107,7 @@ def test_a_batch_that_cannot_be_cleaned_stops_its_partition_only(nodes: list[Nod
     node.create("bad", segment_ms="1000", min_cleanable_dirty_ratio="0.01")
     node.create("good", cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.01")
     unreadable = pack_batch(
-        b"\xff" * 20,  # no record, behind a header that is right
+        b"\xff" * 20,  # no record, after a valid header
         base_offset=0,
         leader_epoch=-1,
         attributes=0,

@@ -1,4 +1,4 @@
-"""A broker answers by itself for changed configurations: levels of loggers (BROKER_LOGGER, KIP-412), and pools of threads."""
+"""A broker itself decides changes of some configurations: levels of loggers (BROKER_LOGGER, KIP-412), and pools of threads."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_local_retention_above_retention_is_refused_for_one_broker_and_for_all(n
 
 
 def test_a_pool_of_threads_is_altered_to_twice_its_size_at_most(node: Node) -> None:
-    """The request has a value that is right beside it, for one broker or all; nothing of a refused resource is stored."""
+    """The request also has a valid value, for one broker or for all. If a resource is rejected, nothing of it is stored."""
 
     with node.wire() as wire:
         alter = partial(alter_broker, wire)

@@ -1,4 +1,4 @@
-"""Long work of several clients at once: who waits for whom."""
+"""Long work of several clients at once: which client waits for which."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.server.workers import Priority
 
 
 class HeldWorkers:
-    """Workers whose calls to the outside end when the test says so; disks are quick."""
+    """Workers whose calls end when the test says so, except the jobs of disks, which are quick."""
 
     def __init__(self) -> None:
         self.began: list[str] = []
@@ -41,7 +41,7 @@ def roll(name: str) -> Work[str]:
 
 
 async def test_a_roll_does_not_wait_for_the_batches_that_others_have_recompressed() -> None:
-    """Six clients that sent 6 KB of zeros each kept the first record of any other topic waiting for 5 s."""
+    """Before the fix six clients that sent 6 KB of zeros each kept the first record of any other topic waiting for 5 s."""
     loop = asyncio.get_running_loop()
     workers = HeldWorkers()
     tasks: list[asyncio.Task[Any]] = []

@@ -1,4 +1,4 @@
-"""Requests that name many things, or one thing many times: what is looked at, and what other clients wait meanwhile."""
+"""Requests that name many things, or one thing many times: the amount of work, and the waits of other clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.broker.counted_node import CountedNode
 from tests.broker.test_files_off_the_loop import create
 
 TOPIC, BROKER = 2, 4
-#: On average of the turns that one request takes.
+#: The mean of the turns that one request takes.
 TURN_CPU_SECONDS_MAX = 0.05
 
 
@@ -38,7 +38,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedNode]:
             deadline = time.monotonic() + 20
             while any(each.error_code for each in wire.request(asked("FIND_COORDINATOR", ["g"])).coordinators):
                 assert time.monotonic() < deadline
-            while wire.request(ListGroupsRequest()).error_code:  # the shards are loading
+            while wire.request(ListGroupsRequest()).error_code:  # while the shards are loading
                 assert time.monotonic() < deadline
         yield started
         started.stop()
@@ -72,7 +72,7 @@ def test_each_of_many_names_is_answered_in_order_and_a_repeated_one_once(node: C
         rows = getattr(whole, many.answers)
         if kind in ("DESCRIBE_TRANSACTIONS", "FIND_COORDINATOR", "DESCRIBE_CONFIGS"):
             assert [name_of(row) for row in rows] == names
-        else:  # of each shard of the coordinator after the other
+        else:  # the names of one shard of the coordinator, then of the next
             assert sorted(map(name_of, rows)) == sorted(names)
         few = wire.request(asked(kind, ["n0", "n1", "n0"]))
         assert sorted(map(name_of, getattr(few, many.answers))) == ["n0", "n1"]
@@ -82,7 +82,7 @@ def test_each_of_many_names_is_answered_in_order_and_a_repeated_one_once(node: C
 
 
 class Cost(NamedTuple):
-    """The time that a request took of the node's event loop."""
+    """The time of the node's event loop that a request took."""
 
     turns: int
     cpu_seconds: float
@@ -91,7 +91,7 @@ class Cost(NamedTuple):
 def cost_of(node: CountedNode, request: Any) -> Cost:
     clock = time.pthread_getcpuclockid(node.loop_thread)
     with node.wire() as wire:
-        gc.disable()  # a collection takes as long as there are objects of other tests
+        gc.disable()  # a collection would take as long as there are objects of other tests
         try:
             turns, seconds = node.loop.turn, time.clock_gettime(clock)
             wire.request(request)
@@ -122,7 +122,7 @@ def test_a_broker_that_is_named_2_000_times_is_described_once(node: CountedNode)
 
 
 def topics_asked(kind: str, sizes: list[int]) -> Any:
-    """A request for topics with so many partitions each, numbered from 0."""
+    """Return a request for topics with these numbers of partitions, which are numbered from 0."""
     cls = APIS[ApiKey[kind]].request
     inside = ALL_ROWS[kind].inside
     assert inside is not None

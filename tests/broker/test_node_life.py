@@ -28,7 +28,7 @@ from tests.broker.conftest import ROOT, Node, eventually, start_node, stop_node
 
 @pytest.fixture
 def nodes() -> Iterator[list[Node]]:
-    """Whatever a test started is stopped."""
+    """Yield the list of started nodes, which are stopped after the test."""
     started: list[Node] = []
     yield started
     for node in started:
@@ -74,7 +74,7 @@ def test_a_clean_restart_keeps_records_topics_and_ids(nodes: list[Node], tmp_pat
     assert (node.dir / "data" / ".kafka_cleanshutdown").exists()
     again = start(nodes, tmp_path, node.port)
     assert read_all(again, "kept", 100) == [str(i).encode() for i in range(100)]
-    assert not (node.dir / "data" / ".kafka_cleanshutdown").exists()  # a crash from here on is a crash
+    assert not (node.dir / "data" / ".kafka_cleanshutdown").exists()  # a kill from here on counts as a crash
 
 
 def test_kill_9_under_an_idempotent_producer_loses_and_doubles_nothing(nodes: list[Node], tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_kill_9_under_an_idempotent_producer_loses_and_doubles_nothing(nodes: li
         while not stop.is_set():
             producer.produce("killed", str(sent).encode(), on_delivery=on_delivery)
             sent += 1
-            producer.poll(0.001)  # whole milliseconds only
+            producer.poll(0.001)  # poll takes whole milliseconds only
 
     writer = threading.Thread(target=produce)
     writer.start()
@@ -143,9 +143,9 @@ def test_producer_state_survives_a_restart(nodes: list[Node], tmp_path: Path) ->
     os.kill(node.pid, signal.SIGKILL)
     node.process.wait(30)
     again = start(nodes, tmp_path, node.port)
-    assert send(again, 2) == (0, 2)  # the retry of what was acknowledged
+    assert send(again, 2) == (0, 2)  # a retry of the acknowledged batch
     assert send(again, 3) == (0, 3)
-    assert send(again, 9)[0] == 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(again, 9)[0] == 45  # 45 is OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_retention_removes_old_segments_and_moves_the_start(nodes: list[Node], tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_retention_removes_old_segments_and_moves_the_start(nodes: list[Node], t
 def test_a_slow_reader_gets_all_it_asked_for_although_the_files_are_deleted_meanwhile(
     nodes: list[Node], tmp_path: Path
 ) -> None:
-    """The response is views of a mapped file; the transport writes as much of them as the socket takes, again and again."""
+    """The response is views of a mapped file. The transport writes as much of them as the socket takes, again and again."""
     node = start(nodes, tmp_path, log_retention_check_interval_ms="100", log_segment_delete_delay_ms="0")
     node.create("vanishing")
     sent = [random.Random(number).randbytes(900_000) for number in range(9)]
@@ -184,7 +184,7 @@ def test_a_slow_reader_gets_all_it_asked_for_although_the_files_are_deleted_mean
         assert len(wire.sock.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)) == 4, "the response has begun"
         with node.wire() as other:
             other.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="vanishing")], timeout_ms=5000))
-        files = f"{node.dir}/data/vanishing*/*.log"  # Path.glob fails when a folder goes while it looks into it
+        files = f"{node.dir}/data/vanishing*/*.log"  # for glob.glob: Path.glob fails when a folder vanishes
         eventually(lambda: not glob(files), "the files to go")
         records = memoryview(wire.receive(*fetched).responses[0].partitions[0].records)
     received, position = [], 0
@@ -281,7 +281,9 @@ def test_idle_sockets_take_no_descriptor_from_the_files_and_keep_no_client_out(t
 
 @pytest.mark.chaos
 def test_a_crowd_that_came_while_a_full_node_was_stopped_takes_no_descriptor_from_the_files(tmp_path: Path) -> None:
-    """The idle ones of before had had their time: each made way for another, faster than the loop closes sockets."""
+    """The idle connections from before had had their time. Before the fix each of them made way for another one, faster than
+    the loop closes sockets.
+    """
     node = start_node(tmp_path, open_files=(128, 400))
     idle: list[socket.socket] = []
     try:

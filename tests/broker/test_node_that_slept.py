@@ -1,4 +1,4 @@
-"""A node that is broker and controller sleeps with its machine for longer than its session, and wakes."""
+"""A node that is broker and controller sleeps with its machine for longer than its session, and wakes up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def test_it_does_not_fence_itself_and_answers_for_its_groups_at_once(
                 assert time.monotonic() < deadline
             for _ in range(3):
                 node.loop.call_soon_threadsafe(time.sleep, 1.5 * SESSION_MS / 1000)
-                # Without a pause the heartbeat that failed in one stall is not sent again before the next.
+                # Requests make a pause: without it the heartbeat that failed in one stall would not be sent again before the
+                # next stall.
                 for _ in range(requests):
                     assert wire.request(request, 9).groups[0].error_code == 0
     finally:

@@ -1,4 +1,4 @@
-"""ListOffsets, Metadata and what describes: topics, configs, producers, directories, the cluster."""
+"""ListOffsets, Metadata, and the APIs that describe topics, configs, producers, directories and the cluster."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def append(wire: Wire, topic: str, records: bytes) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def times(node: Node) -> None:
-    """Offsets 0 to 4 with timestamps out of order, and a topic with its first three records deleted."""
+    """Create a topic with offsets 0 to 4 and timestamps out of order, and a topic with its first three records deleted."""
     node.create(TOPIC)
     node.create("trimmed")
     with node.wire() as wire:
@@ -332,7 +332,7 @@ def test_unregister_controller_reaches_the_controller(wire: Wire) -> None:
 
 
 def test_records_are_deleted_for_a_client_that_does_not_want_to_wait(node: Node, wire: Wire) -> None:
-    """librdkafka's operation timeout is 0 by default: with one replica nothing is waited for but this broker's disk."""
+    """librdkafka's operation timeout is 0 by default. With one replica the response waits only for this broker's disk."""
     node.create("purged")
     append(wire, "purged", batch([b"x"] * 3))
     asked = DeleteRecordsTopic(name="purged", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])

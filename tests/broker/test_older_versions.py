@@ -111,7 +111,7 @@ def test_acks_0_with_a_damaged_set_closes_the_connection(wire: Wire) -> None:
 
 
 def test_a_consumer_of_messages_passes_over_markers_of_transactions(node: Node, wire: Wire) -> None:
-    """It asks from where its last message was: an answer without messages would hold it there for good."""
+    """The consumer asks from its last message on: a response without messages would hold it there for good."""
     node.create("transactions")
     producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": "t"})
     producer.init_transactions(10)

@@ -49,7 +49,7 @@ PRODUCE_VERSION, LIST_OFFSETS_VERSION = 9, 6
 
 
 def produce(name: str, sizes: dict[int, int]) -> ProduceRequest:
-    """A request with a batch of so many bytes for each partition, which no codec makes smaller by much."""
+    """Return a request with one batch of these sizes for each partition. No codec makes the batches much smaller."""
     now_ms = int(time.time() * 1000)
     data = [
         PartitionProduceData(index=index, records=build_batch([(b"k", noise(size), now_ms)]))
@@ -82,7 +82,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedNod
 
 
 class Gate:
-    """The first call for each of some names stops here, on its worker, until it is let through."""
+    """Stops the first call for each of some names, on its worker, until the test lets it through."""
 
     def __init__(self, *names: str) -> None:
         self.arrived = threading.Semaphore(0)
@@ -118,7 +118,7 @@ def create(wire: Wire, name: str, partitions: int, **configs: str) -> None:
 
 
 def look_around(wire: Wire) -> None:
-    """The node's loop has polled all sockets twice: whatever it may serve it has served."""
+    """Make a request, in which time the node's loop polls all sockets twice: what it may serve, it has served."""
     for _ in range(2):
         wire.request(MetadataRequest(topics=[]), 12)
 
@@ -144,7 +144,7 @@ def test_a_produce_that_is_compressed_twice_keeps_its_place_before_the_next(
         while log.rules is before:
             assert time.monotonic() < deadline
         gate.open()
-        gate.wait()  # the second time
+        gate.wait()  # the second compression
         look_around(admin)
         gate.open()
         assert [offsets(wire.receive(*each)) for each in sent] == [{0: 1}, {0: 2}]
@@ -153,7 +153,9 @@ def test_a_produce_that_is_compressed_twice_keeps_its_place_before_the_next(
 def test_a_produce_that_waits_for_two_rolls_keeps_its_place_before_the_next(
     node: CountedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a worker prepares the roll of one partition, another connection fills the segment of one that had room."""
+    """While a worker prepares the roll of one partition, another connection fills the segment of the partition that had
+    room.
+    """
     with node.wire() as wire, node.wire() as other:
         create(wire, "t", 3, segment_bytes=str(MIB))
         offsets(wire.request(produce("t", {0: 600_000, 1: 300_000, 2: 600_000}), PRODUCE_VERSION))
@@ -165,10 +167,10 @@ def test_a_produce_that_waits_for_two_rolls_keeps_its_place_before_the_next(
             wire.send(produce("t", sizes), PRODUCE_VERSION)
             for sizes in ({0: 600_000, 1: 600_000, 2: 600_000}, {0: 1, 1: 1, 2: 1})
         ]
-        gate.wait()  # for partition 2
+        gate.wait()  # the roll of partition 2
         assert offsets(other.request(produce("t", {1: 400_000}), PRODUCE_VERSION)) == {1: 1}
         gate.open()
-        gate.wait()  # for partition 1, which has no room now
+        gate.wait()  # the roll of partition 1, which has no room by now
         look_around(other)
         gate.open()
         assert [offsets(wire.receive(*each)) for each in sent] == [{0: 1, 1: 2, 2: 1}, {0: 2, 1: 3, 2: 2}]
@@ -178,12 +180,12 @@ def test_a_produce_that_waits_for_two_rolls_keeps_its_place_before_the_next(
 
 PARTITIONS = 2
 SEGMENT_BYTES = 300_000
-#: A batch of the last size is compressed on a worker; every few of the others make a roll.
+#: Batches of the last size are compressed on a worker; a few of the others together cause a roll.
 SIZES = (1, 100_000, 180_000)
 
 
 class ScriptedWorkers(OneQueue):
-    """Does a worker's call on the loop, after the turns and changes that the test has drawn for it."""
+    """Runs a worker's call on the loop, after the turns and changes that the test has drawn for it."""
 
     def __init__(self, workers: Workers, script: deque[list[Callable[[], object]]]) -> None:
         self._workers = workers
@@ -203,7 +205,7 @@ class ScriptedWorkers(OneQueue):
 
 
 class ScriptedNode:
-    """A node on the test's own event loop, whose workers do what the test draws."""
+    """A node on the test's own event loop. Its workers do what the test draws."""
 
     def __init__(self, directory: Path) -> None:
         self.loop = asyncio.new_event_loop()
@@ -271,7 +273,8 @@ def latest(partition: int) -> ListOffsetsRequest:
 partitions = st.integers(0, PARTITIONS - 1)
 produced = st.dictionaries(partitions, st.sampled_from(SIZES), min_size=1)
 requests = st.lists(st.one_of(produced, produced, partitions), min_size=2, max_size=5)
-#: "fill" takes the room of an active segment, as another connection may; "codec" and "rules" are changes of configuration.
+#: The changes: "fill" uses up the room of an active segment, as another connection may; "codec" and "rules" change the
+#: configuration.
 changes = st.lists(st.tuples(st.sampled_from(["fill", "codec", "rules"]), partitions), min_size=1, max_size=3)
 
 
@@ -316,7 +319,7 @@ async def take_effect_in_order(node: ScriptedNode, sent: list[Any]) -> None:
 
 def test_random_requests_of_a_connection_take_effect_in_order(tmp_path: Path) -> None:
     node = ScriptedNode(tmp_path)
-    node.loop.run_until_complete(take_effect_in_order(node, [dict.fromkeys(range(PARTITIONS), 1)]))  # makes the files
+    node.loop.run_until_complete(take_effect_in_order(node, [dict.fromkeys(range(PARTITIONS), 1)]))  # creates the files
     for partition in range(PARTITIONS):
         log = node.log(partition)
         log.update_config(replace(log.config, segment_bytes=SEGMENT_BYTES, compression_type="gzip"))

@@ -21,7 +21,7 @@ from tests.ports import free_ports
 
 
 def with_broken_record() -> bytes:
-    """A batch whose CRC is right and whose only record says a length it does not have."""
+    """Return a batch with a valid CRC, whose only record claims a length that it does not have."""
     data = bytearray(batch([b"value"]))
     data[61] = 0x7E  # the record's length, a varint: 63
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
@@ -57,7 +57,7 @@ def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
     try:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert b"kafka_server_replicamanager_partitioncount" in answer.read()
-        with pytest.raises(ConnectionRefusedError):  # a node at all addresses would accept at this one too
+        with pytest.raises(ConnectionRefusedError):  # a node that listens at all addresses would accept here, too
             socket.create_connection(("127.0.0.2", port), timeout=10).close()
     finally:
         stop_node(node)

@@ -1,4 +1,6 @@
-"""New metadata takes effect on a real broker, on a simulated disk: how many partitions in one slice, and what is seen between two."""
+"""New metadata takes effect on a real broker, on a simulated disk: the number of partitions in one slice, and what clients see
+between two slices.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ MANY = 2 * UNITS_A_TURN // CHANGE_UNITS + 5
 
 
 class Made:
-    """Calls of the methods that take time, counted from slice to slice."""
+    """Counts the calls of the methods that take time, in each slice."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts = {"created": 0, "assigned": 0, "removed": 0}
@@ -47,7 +49,7 @@ class Made:
         return counted
 
     def slices(self, work: Work[None], what: str) -> list[int]:
-        """Return the slices of all the work, and a last one with what is done after the last yield."""
+        """Return the count of each slice of the work, and last the count after the last yield."""
         found, before = [], self.counts[what]
         for _ in work:
             found.append(self.counts[what] - before)
@@ -100,7 +102,7 @@ def leads(broker: BrokerNode, index: int) -> bool:
 
 
 def test_logs_are_made_for_a_bounded_number_of_partitions_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each makes files; what has not had its turn is not led here yet, and a client looks again."""
+    """Each partition creates files. One that has not had its turn is not led here yet, and a client retries."""
 
     async def story(broker: BrokerNode) -> None:
         made = Made(monkeypatch)
@@ -161,7 +163,7 @@ def test_a_node_that_stops_while_metadata_takes_effect_leads_nothing_more_and_ke
 def test_a_node_that_was_replaced_before_it_got_any_metadata_sets_no_log_aside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has no image to compare its logs with: all of them would be strays."""
+    """The node has no image to compare its logs with: all of them would be strays."""
 
     async def story(broker: BrokerNode) -> None:
         for _ in broker.publisher.on_metadata_update(*update(broker, *topic(3, [1]))):

@@ -1,4 +1,4 @@
-"""Errors of single rows, over the wire: what one partition, group or directory of a request is refused with."""
+"""Errors of single rows, over the wire: a partition, group or directory of a request is rejected with its own error."""
 
 from __future__ import annotations
 

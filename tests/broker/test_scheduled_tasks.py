@@ -26,7 +26,7 @@ INTERVALS = {
 async def test_the_room_of_deleted_topics_comes_back_after_their_delay_and_not_after_retentions_interval(
     monkeypatch: pytest.MonkeyPatch, change: dict[str, int], runs: int
 ) -> None:
-    """A deleted topic kept its room for up to five minutes; in Kafka it is one."""
+    """Before the fix a deleted topic kept its room for up to five minutes; in Kafka it is one."""
     monkeypatch.setattr(scheduled_tasks, "FullDisks", Mock())
     clock = ManualClock()
     world: Any = Mock(clock=clock, session_clock=clock)

@@ -1,4 +1,6 @@
-"""Metadata of named topics that have more partitions than are encoded in one turn: the same answer, by what is kept encoded."""
+"""Metadata of named topics that have more partitions than are encoded in one turn: the response is the same, made from encoded
+topics that are kept.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.broker.authorization.entries import create as create_acl
 from tests.broker.counted_node import CountedNode
 from tests.broker.wire import Wire
 
-#: The version from which topics are named by id, too.
+#: The version from which requests can name topics by id.
 IDS_SINCE = 12
 PARTITIONS = {"wide": 7, "other": 1, "hidden": 3}
 

@@ -14,7 +14,7 @@ TIMEOUT_S = 10.0
 
 
 class Wire:
-    """One connection."""
+    """A connection."""
 
     def __init__(self, port: int, host: str = "127.0.0.1", client_id: str = "wire") -> None:
         self.client_id = client_id
@@ -62,7 +62,7 @@ class Wire:
         return response
 
     def receive_frame(self) -> bytes | None:
-        """Return the next frame; None when the server has closed the connection."""
+        """Return the next frame; None if the server has closed the connection."""
         head = self._exactly(4)
         return None if head is None else self._exactly(struct.unpack(">i", head)[0])
 

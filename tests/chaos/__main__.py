@@ -1,4 +1,4 @@
-"""`make chaos`: many short runs of kill -9 cycles, each with a seed of its own; one line a run, the sum at the end."""
+"""`make chaos`: many short runs of kill -9 cycles, each with a seed of its own; it prints one line for each run, and a summary."""
 
 from __future__ import annotations
 

@@ -58,7 +58,9 @@ def victims(cluster: Cluster, kind: str, rng: random.Random) -> list[int]:
 
 
 def replicas_differ(cluster: Cluster) -> list[str]:
-    """Invariant 3 on the files of stopped nodes: what two replicas both have is the same, byte for byte."""
+    """Return the differences between replicas on the files of stopped nodes (invariant 3): records that two replicas both have
+    are equal, byte for byte.
+    """
     problems = []
     for partition in range(PARTITIONS):
         contents = {}
@@ -87,7 +89,7 @@ def run(cycles: int, seed: int, kinds: Sequence[str] = EVERYTHING) -> Verdict:
             for node_id in killed:
                 cluster.kill(node_id)
             if len(killed) == 1 and rng.random() < 0.7:
-                rng.choice(loads).wait_for_acknowledgements(rng.randint(1, 200))  # two nodes go on alone
+                rng.choice(loads).wait_for_acknowledgements(rng.randint(1, 200))  # the other two nodes go on
             verdict.start_seconds.append(cluster.start(*killed))
             verdict.isr_seconds.append(cluster.wait_isr(TOPIC, seconds=IN_SYNC_SECONDS_MAX))
         for load in loads:

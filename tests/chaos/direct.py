@@ -1,4 +1,4 @@
-"""Produce straight to one node, whether it leads or not: the answers for a client that knows only that node."""
+"""Produces to one node, even if it does not lead: its responses are those for a client that knows only this node."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from tests.broker.records import batch
 from tests.broker.wire import Wire
 from tests.chaos.history import Record, encode
 
-VERSION = 9  # the last but few that name topics
+VERSION = 9  # the last of the versions that name topics
 ALL, LEADER = -1, 1
 
 
 class DirectProducer:
-    """One connection; its records carry a producer number of their own, so that they can be distinguished in the log."""
+    """A connection to one node. Its records carry a producer number of their own, so that they can be distinguished in
+    the log.
+    """
 
     def __init__(self, port: int, topic: str, number: int, host: str = "127.0.0.1") -> None:
         self.number = number
@@ -25,7 +27,7 @@ class DirectProducer:
         self._wire = Wire(port, host)
 
     def send(self, acks: int, count: int = 1, timeout_ms: int = 5_000, padding: int = 0) -> None:
-        """Send one batch to partition 0. `answer` returns its result, None if the node has closed the connection before."""
+        """Send one batch to partition 0. `answer` returns the result."""
         records = batch([encode(Record(self.number, self.sent + i)) + bytes(padding) for i in range(count)])
         self.sent += count
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=0, records=records)])
@@ -33,7 +35,7 @@ class DirectProducer:
             self._wire.send(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]), VERSION)
 
     def answer(self, seconds: float = 10) -> ErrorCode | None:
-        """Return the response, or None if nothing came in that time or the connection was closed."""
+        """Return the response; None if nothing came in that time or the connection was closed."""
         self._wire.sock.settimeout(seconds)
         try:
             answer = self._wire.receive(APIS[ApiKey.PRODUCE].key, VERSION)

@@ -1,4 +1,4 @@
-"""Disks to do harm to: a small one that can be filled, and one of which an image can be taken, as a power failure leaves it.
+"""Disks for faults: a small one that can be filled, and one whose image can be taken, as a power failure leaves it.
 
 A power failure: the node is stopped dead (SIGSTOP), the image behind its file system is copied, the node is killed. The copy
 holds what was written to the device, so nothing that only the page cache knew (`commit=300` keeps ext4 from syncing by
@@ -33,7 +33,7 @@ def _run(*command: str) -> None:
 
 @cache
 def available() -> bool:
-    """Return whether an image can be made, mounted and unmounted here."""
+    """Return whether a disk image can be made, mounted and unmounted here."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
         return False
     with tempfile.TemporaryDirectory() as directory:
@@ -69,12 +69,12 @@ class ImageDisk:
         self._unmount()
 
     def freeze(self) -> None:
-        """Take the image as it is now; processes that write to the disk have to be stopped before."""
+        """Copy the image as it is now. Processes that write to the disk have to be stopped before."""
         copy = self._image.with_suffix(".copy")
         _run("cp", "--sparse=always", str(self._image), str(copy))
 
     def power_loss(self) -> None:
-        """Go back to what `freeze` took; processes that wrote have to be dead."""
+        """Go back to the copy that `freeze` made. Processes that have written have to be dead."""
         copy = self._image.with_suffix(".copy")
         self._unmount()
         self._image.unlink()
@@ -86,7 +86,9 @@ class ImageDisk:
         _run("mount", "-o", "loop,commit=300", str(self._image), str(self.path))
 
     def _unmount(self) -> None:
-        """The worker process of a node that was killed ends when its pipe is closed, and may have a file open until then."""
+        """Unmount the disk, after a wait if necessary: a killed node's worker process ends when its pipe is closed, and may
+        have a file open until then.
+        """
         end = time.monotonic() + UNMOUNT_SECONDS_MAX
         while True:
             try:
@@ -99,7 +101,7 @@ class ImageDisk:
 
 @contextmanager
 def small_disk(path: Path, size: int) -> Iterator[Path]:
-    """A tmpfs of so many bytes."""
+    """Mount a tmpfs of `size` bytes."""
     path.mkdir()
     _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path))
     try:
@@ -109,7 +111,7 @@ def small_disk(path: Path, size: int) -> Iterator[Path]:
 
 
 def fill(path: Path, left: int = 0) -> Path:
-    """Take all the room but `left` bytes, with a file that can be removed again."""
+    """Use up all the room except `left` bytes, with a file that can be removed again."""
     ballast = path / "ballast"
     with ballast.open("wb") as file:
         while True:
@@ -119,7 +121,7 @@ def fill(path: Path, left: int = 0) -> Path:
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
-                os.ftruncate(file.fileno(), 0)  # a node has taken some of it meanwhile
+                os.ftruncate(file.fileno(), 0)  # a node has used some of the room meanwhile
             else:
                 return ballast
 

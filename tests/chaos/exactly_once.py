@@ -1,4 +1,4 @@
-"""Copying in transactions, while nodes are killed again and again: every record is there exactly once, every offset, too.
+"""Copying in transactions, while nodes are killed again and again: every record and every offset is there exactly once.
 
 On one node the kill takes everything away. On three it takes a role: the transaction coordinator, the group coordinator, or
 the leader of a partition that the transactions write to. The two coordinators live on different nodes when a run begins.
@@ -53,7 +53,7 @@ class Verdict:
 
 @dataclass
 class Victims:
-    """The processes that can be killed, by role, as things are at the moment."""
+    """The processes that can be killed, by their present role."""
 
     cluster: Cluster
     transactional_id: str
@@ -85,19 +85,19 @@ def run(
     rng = random.Random(seed)
     with Cluster(nodes, num_partitions=str(PARTITIONS)) as cluster:
         fill(cluster, count)
-        # The nodes' ids are 1 to `nodes`: the coordinators are apart from each other where there are several.
+        # Node ids are 1 to `nodes`. With several nodes the two coordinators are on different ones.
         transactional_id = transactional_id_at(cluster, 1, "copier")
         group_id = group_id_at(cluster, nodes, "copiers")
         victims = Victims(cluster, transactional_id, group_id, nodes > 1 and copier is LibrdkafkaMessageCopier)
         application = copier(cluster.bootstrap, transactional_id, group_id, count, seed)
         while verdict.kills.total() < kills and application.wait_for_commits(1):
-            # At any moment of the transactions that are under way now.
+            # at any moment of the transactions in progress
             application.done.wait(rng.uniform(0, 0.3))
             role, victim = victims.draw(rng)
             cluster.kill(victim)
             verdict.kills[role] += 1
             if nodes > 1 and rng.random() < 0.7:
-                application.wait_for_commits(rng.randint(1, 5))  # the others go on alone
+                application.wait_for_commits(rng.randint(1, 5))  # the other nodes go on
             cluster.start(victim)
             for topic in (TARGET, OFFSETS, TRANSACTIONS):
                 cluster.wait_isr(topic, seconds=IN_SYNC_SECONDS_MAX)
@@ -117,7 +117,7 @@ def fill(cluster: Cluster, count: int) -> None:
     topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=replicas) for name in (SOURCE, TARGET)]
     for created in admin.create_topics(topics).values():
         created.result(CALL_SECONDS_MAX)
-    # All of them at once: librdkafka's queue takes 100,000 by default, and a slow machine writes none meanwhile.
+    # The queue takes all records at once: by default librdkafka's takes 100,000, and a slow machine writes none meanwhile.
     settings = {"enable.idempotence": True, "queue.buffering.max.messages": max(count, 100_000)}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
     for number in range(count):
@@ -140,7 +140,7 @@ def _check(cluster: Cluster, group_id: str, count: int, verdict: Verdict) -> Non
 
 
 def open_transactions(cluster: Cluster, topic: str) -> list[str]:
-    """Partitions whose last stable offset does not come to the high watermark in time (invariant 32)."""
+    """Return the partitions whose last stable offset does not reach the high watermark in time (invariant 32)."""
     nodes = Nodes(cluster)
     deadline = time.monotonic() + TRANSACTION_TIMEOUT_MS / 1000 + 10
     while held_back := [index for index in cluster.leaders(topic) if not nodes.is_stable(topic, index)]:
@@ -151,8 +151,8 @@ def open_transactions(cluster: Cluster, topic: str) -> list[str]:
 
 
 def read_committed(cluster: Cluster, topic: str) -> list[bytes]:
-    """Return everything up to the last stable offsets. A new leader may show fetches an older one for a moment, as Kafka's does: where the topic
-    ends, the leaders are asked first.
+    """Return everything up to the last stable offsets. For a moment a new leader may show fetches an older last stable offset,
+    as Kafka's does: so the leaders are first asked for the ends.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 

@@ -31,19 +31,20 @@ KINDS = ("kill-leader", "term-leader", "kill-controller", "pause-leader", "first
 RATE = 500
 BEFORE_SECONDS = 1.5
 RECOVERY_SECONDS_MAX = 60.0
-#: After the first acknowledgement that follows the accident: a second stop would be part of the same failover.
+#: The time of writes after the first acknowledgement that follows the accident: a second gap in it would belong to the same
+#: failover.
 AFTER_SECONDS = 2.0
-#: A gap that began a moment before the signal was sent is the accident's, too: in-flight requests are not answered any more.
+#: A gap that begins this time before the signal counts for the accident, too: in-flight requests are not answered any more.
 MARGIN_SECONDS = 0.1
 DECISION_MS_MAX = 20_000
 
 
-#: A sleeping broker keeps its connections, and for a minute librdkafka waits for an answer: that is not what is measured.
+#: The client's time-out for a sleeping broker, which keeps its connections: librdkafka's minute is not what is measured.
 SLEEPER_GIVEN_UP = {"socket.timeout.ms": IMPATIENT["socket.timeout.ms"]}
 
 
 def load_on(cluster: Cluster, topic: str, *, idempotent: bool = True, **more: Any) -> Load:
-    """A producer as its users have it: what it does when a broker is lost is left to its defaults."""
+    """Return a producer as users have it, with the defaults for the loss of a broker."""
     settings = {"linger.ms": 0, "enable.idempotence": idempotent, **more}
     return Load(cluster.bootstrap, topic=topic, partitions=1, per_second=RATE, settings=settings)
 
@@ -56,7 +57,7 @@ def wait_for_acknowledgement_after(load: Load, moment: float) -> None:
 
 
 def longest_gap(load: Load, since: float) -> float:
-    """Return the longest time between two acknowledgements, the later of which came after `since`."""
+    """Return the longest time between two acknowledgements of which the later one came after `since`."""
     return max(later - earlier for earlier, later in pairwise(load.times) if later > since)
 
 
@@ -89,7 +90,7 @@ def create_topic(cluster: Cluster, name: str, first_replica: int | None = None) 
 
 
 def problems_of(cluster: Cluster, load: Load) -> list[str]:
-    """Return what is wrong with acknowledged records: each has to be there once, and where it was said to be."""
+    """Return what is wrong with acknowledged records: each has to be there once, at the acknowledged offset."""
     return judge([load], read_everything(cluster.bootstrap, load.topic, partitions=1, leaders_change=True))
 
 
@@ -99,7 +100,7 @@ Accident = Callable[[Cluster, int], None]
 def write_gap(
     cluster: Cluster, topic: str, accident: Accident, repair: Accident, samples: Samples, **client: Any
 ) -> None:
-    """One sample: `accident` befalls the leader, `repair` brings the cluster back to what it was."""
+    """Take one sample: `accident` hits the leader, `repair` restores the cluster."""
     create_topic(cluster, topic)
     load = load_on(cluster, topic, **client)
     wait_for_acknowledgement_after(load, time.monotonic() + BEFORE_SECONDS)
@@ -116,7 +117,7 @@ def write_gap(
 
 
 def decision_gap(cluster: Cluster, topic: str, samples: Samples) -> None:
-    """One sample: the controller is killed, and a broker that lives is asked for a topic at once."""
+    """Take one sample: the controller is killed, and a living broker gets a request for a topic at once."""
     controller = active_controller(cluster)
     asked = next(node for node in cluster.nodes.values() if node.id != controller)
     create_topic(cluster, topic, first_replica=asked.id)

@@ -1,7 +1,8 @@
 """Consumers of a group while brokers die, and their judge.
 
 Within one assignment nothing is skipped and nothing comes twice (invariant 45); an assignment begins where the group has
-committed, or later, never before a commit that was acknowledged (39, 40); what was acknowledged to a producer is seen (46).
+committed, or later, never before a commit that was acknowledged (39, 40); every record that was acknowledged to a producer is
+seen (46).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.chaos.history import PARTITIONS, TOPIC, UNKNOWN_OFFSET, Load, Place, 
 GROUP = "readers"
 SEEN_SECONDS_MAX = 60
 BATCH = 500
-#: What the two protocols of groups need; by the newer one (KIP-848) the broker has the session's length.
+#: The settings of the two protocols of groups. With the newer one (KIP-848) the broker has the session's length.
 CLASSIC: Mapping[str, Any] = {"session.timeout.ms": 10_000}
 CONSUMER: Mapping[str, Any] = {"group.protocol": "consumer"}
 
@@ -43,8 +44,8 @@ class Group:
         self._members = [_Member(self, number, bootstrap, topic, name, settings) for number in range(members)]
 
     def stop(self, loads: list[Load]) -> None:
-        """Once everything that was acknowledged has been seen, or after a while."""
-        # Those without an offset (`history.Place`) stand before others of their partition.
+        """Stop once all acknowledged records have been seen, or after a while."""
+        # Acknowledgements without an offset (`history.Place`) come before others of their partition.
         wanted = {place for load in loads for place in load.acknowledged.values() if place.offset != UNKNOWN_OFFSET}
         deadline = time.monotonic() + SEEN_SECONDS_MAX
         while not wanted <= self.seen.keys() and time.monotonic() < deadline:
@@ -61,7 +62,7 @@ class Group:
 
 
 class _Member:
-    """One consumer in a thread."""
+    """A consumer in a thread."""
 
     def __init__(
         self, group: Group, number: int, bootstrap: str, topic: str, name: str, settings: Mapping[str, Any]
@@ -70,8 +71,8 @@ class _Member:
 
         self._group = group
         self._number = number
-        self._expected: dict[int, int] = {}  # partition -> the next offset, -1 until the first record
-        self._floor: dict[int, int] = {}  # partition -> what was committed when it was assigned
+        self._expected: dict[int, int] = {}  # partition -> the next offset; -1 until the first record
+        self._floor: dict[int, int] = {}  # partition -> the committed offset at its assignment
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -129,7 +130,7 @@ class _Member:
                 group.problems.append(f"{partition}@{offset} was {before}, then {record}")
 
     def _commit(self) -> None:
-        """Commit offsets: an acknowledged one is kept as the floor, and one that is refused or in doubt promises nothing."""
+        """Commit offsets. Acknowledged ones are kept as the floor; a rejected or doubtful commit promises nothing."""
         from confluent_kafka import KafkaException, TopicPartition
 
         offsets = [TopicPartition(TOPIC, index, after) for index, after in self._expected.items() if after >= 0]

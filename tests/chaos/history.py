@@ -1,6 +1,6 @@
 """The records that clients wrote and those in the log afterwards, and the judge of both: invariants 1, 2, 26 and 27.
 
-Each record says who wrote it and which of the records of this producer it is, so that what is lost, doubled or out of order has a name.
+Each record has the name of its producer and its number, so that lost, doubled or reordered records can be named.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_SECONDS_MAX = 120
 IN_SYNC_SECONDS_MAX = 90
 _VALUE = struct.Struct(">iq")
 UNKNOWN_OFFSET = UNKNOWN_EPOCH = -1
-#: A client that is back soon after each of many accidents.
+#: Settings of a client that is back soon after each of many accidents.
 IMPATIENT = {
     "linger.ms": 1,
     "message.timeout.ms": DELIVERY_SECONDS_MAX * 1000,
@@ -30,10 +30,11 @@ IMPATIENT = {
     "retry.backoff.ms": 20,
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
-    # A sleeping or cut-off broker keeps its connections: how long its answer is awaited is the client's matter.
+    # the client decides how long it waits for a sleeping or cut-off broker, which keeps its connections
     "socket.timeout.ms": 3000,
 }
-#: With one request at a time to each broker: it raises its producer epoch less often (tests/chaos/producer_epochs.py).
+#: Settings with one request at a time to each broker: the client then raises its producer epoch less often
+#: (producer_epochs.py).
 ONE_IN_FLIGHT = {**IMPATIENT, "max.in.flight.requests.per.connection": 1}
 
 
@@ -43,8 +44,9 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place where a record stands. Of an acknowledgement the offset may be missing (UNKNOWN_OFFSET): librdkafka takes a batch whose answer it
-    never got as acknowledged with the next one of its sequence. The producer epoch is looked up for records that stand more than once.
+    """The place where a record stands. An acknowledgement may have no offset (UNKNOWN_OFFSET): librdkafka takes a batch whose
+    response was lost for acknowledged when the next batch of the sequence is. The producer epoch is looked up for records that
+    stand in the log more than once.
     """
 
     partition: int
@@ -61,15 +63,16 @@ def decode(value: bytes) -> Record:
 
 
 def create_topic(bootstrap: str, replicas: int, topic: str = TOPIC, **configs: str) -> None:
-    """Create the topic, and ask again where the connection was lost: librdkafka's AdminClient does not do that, as Java's does.
+    """Create the topic, and retry after a lost connection, as Java's admin client does and librdkafka's does not.
 
-    A broker that no controller has answered for a session, and no other broker twice in a row, disconnects its clients: while a controller
-    is elected on a busy machine that may be one that is well.
+    A broker that no controller has answered for a session, and no other broker twice in a row, disconnects its clients: while a
+    controller is elected on a busy machine a healthy broker may do so.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # kept by name: its end would end the request
+    # The name keeps the client alive: its end would end the request.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = {name.replace("_", "."): value for name, value in configs.items()}
     deadline, is_again = time.monotonic() + 30, False
     while True:
@@ -79,16 +82,17 @@ def create_topic(bootstrap: str, replicas: int, topic: str = TOPIC, **configs: s
         except KafkaException as failure:
             code = failure.args[0].code()
             if is_again and code == KafkaError.TOPIC_ALREADY_EXISTS:
-                return  # by the request whose response was lost
+                return  # created by the request whose response was lost
             if code != KafkaError._TRANSPORT or time.monotonic() > deadline:
                 raise
             is_again = True
 
 
 class Load:
-    """One idempotent librdkafka producer in a thread, acks=all; remembers what was acknowledged, where and when.
+    """An idempotent librdkafka producer in a thread, with acks=all. It remembers which records were acknowledged, where and
+    when.
 
-    It writes `per_second`, or as fast as answers come, so that something is under way at every accident.
+    It writes `per_second` records, or as fast as responses come, so that requests are in flight at every accident.
     """
 
     def __init__(
@@ -127,7 +131,7 @@ class Load:
             self.failed.append(f"{left} records neither acknowledged nor refused after {FLUSH_SECONDS_MAX} s")
 
     def wait_for_acknowledgements(self, more: int) -> None:
-        """Wait until so many records beyond those of now are acknowledged: the client has found the leaders again."""
+        """Wait until this number of further records is acknowledged: the client has found the leaders again."""
         target = len(self.acknowledged) + more
         deadline = time.monotonic() + DELIVERY_SECONDS_MAX
         while len(self.acknowledged) < target:
@@ -148,7 +152,7 @@ class Load:
                 while (early := began + self.sent / self._per_second - time.monotonic()) > 0:
                     self._producer.poll(early)
             elif self.sent % 20 == 0:
-                self._producer.poll(0.01)  # ends with the first answer
+                self._producer.poll(0.01)  # returns at the first response
 
     def _delivered(self, error: Any, message: Any) -> None:
         record = decode(message.value())
@@ -163,7 +167,7 @@ class Load:
 def read_everything(
     bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS, *, leaders_change: bool = False
 ) -> dict[Record, list[Place]]:
-    """Every record of the topic, with the places where it stands.
+    """Return every record of the topic, with the places where it stands.
 
     `leaders_change`: leaders of the topic changed under its producers, who may have written records again with another epoch.
     """
@@ -173,7 +177,8 @@ def read_everything(
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "enable.partition.eof": True}
     )
-    # A new leader may show fetches an older end for a moment, as Kafka's does; it does not answer this question until it knows.
+    # A new leader may show fetches an older end for a moment, as Kafka's does. It answers ListOffsets only once it knows the
+    # end.
     ends = {partition: _end_of(consumer, topic, partition, deadline) for partition in range(partitions)}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     places: dict[Record, list[Place]] = {}
@@ -195,7 +200,7 @@ def read_everything(
 
 
 def _end_of(consumer: Any, topic: str, partition: int, deadline: float) -> int:
-    """The end that the partition's leader names, which may change meanwhile."""
+    """Return the end that the partition's leader names; the leader may change meanwhile."""
     from confluent_kafka import KafkaException, TopicPartition
 
     while True:
@@ -223,7 +228,7 @@ def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[s
 def broken_promises(acknowledged: Mapping[Record, Place], places: Mapping[Record, list[Place]]) -> list[str]:
     problems: list[str] = []
     lost = [record for record in acknowledged if record not in places]
-    # What one producer epoch has written twice: with another epoch it is the client who wrote it again.
+    # A record is doubled if one producer epoch has written it twice: with another epoch the client has written it again.
     doubled = [record for record, where in places.items() if len(where) > len({at.producer_epoch for at in where})]
     moved = [
         record

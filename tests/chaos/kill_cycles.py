@@ -22,7 +22,7 @@ class Verdict:
 
 
 def run(cycles: int, seed: int, **properties: str) -> Verdict:
-    """One fresh node killed `cycles` times under load, then read and judged."""
+    """Run one new node, kill it `cycles` times under load, then read and judge the records."""
     rng = random.Random(seed)
     verdict = Verdict(cycles)
     node = NodeProcess(**properties)
@@ -31,7 +31,7 @@ def run(cycles: int, seed: int, **properties: str) -> Verdict:
         create_topic(node.bootstrap, 1)
         load = Load(node.bootstrap)
         for _ in range(cycles):
-            load.wait_for_acknowledgements(rng.randint(1, 400))  # so that a kill can come at any moment of a busy node
+            load.wait_for_acknowledgements(rng.randint(1, 400))  # a kill can come at any moment of a busy node
             node.kill()
             verdict.restart_seconds.append(node.start())
         load.stop()

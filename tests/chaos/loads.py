@@ -1,6 +1,6 @@
-"""Clients that write while nodes fail, beside the plain ones of history.py: transactions, and keys of a compacted topic.
+"""More clients that write while nodes fail: transactions, and keys of a compacted topic.
 
-Each knows what was promised to it, and judges what a reader finds at the end: invariants 30, 31, 33 and 43.
+Each of them knows what was acknowledged to it, and judges what a reader finds at the end: invariants 30, 31, 33 and 43.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ _VALUE = struct.Struct(">qi")
 class Outcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
-    UNKNOWN = "unknown"  # the answer to the end of the transaction was lost, and another incarnation went on
+    UNKNOWN = "unknown"  # the response to EndTxn was lost, and another incarnation went on
 
 
 class TransactionalLoad:
-    """One transactional producer in a thread; each transaction writes to all partitions, a tenth of them is aborted."""
+    """A transactional producer in a thread. Each transaction writes to all partitions, and a tenth of them is aborted."""
 
     topic = TRANSACTIONS_TOPIC
 
     def __init__(self, bootstrap: str, seed: int, settings: Mapping[str, Any] = IMPATIENT) -> None:
         create_topic(bootstrap, 3, self.topic, min_insync_replicas="2")
         self.outcomes: dict[int, Outcome] = {}
-        #: Transactions whose commit was acknowledged. Other threads read it, and may not walk through the outcomes.
+        #: The number of transactions whose commit was acknowledged. Other threads read it, because they may not iterate over
+        #: the outcomes.
         self.committed = 0
         self.incarnations = 0
         self.problems: list[str] = []
@@ -57,7 +58,7 @@ class TransactionalLoad:
         self._thread.start()
 
     def wait_for_commits(self, more: int) -> None:
-        """Wait until so many transactions beyond those of now are committed."""
+        """Wait until this number of further transactions is committed."""
         target, deadline = self.committed + more, time.monotonic() + STALLED_SECONDS_MAX
         while self.committed < target:
             assert time.monotonic() < deadline, f"no transaction was committed in {STALLED_SECONDS_MAX} s"
@@ -77,7 +78,7 @@ class TransactionalLoad:
             try:
                 self._live()
             except KafkaException:
-                continue  # the next incarnation ends what this one left open
+                continue  # the next incarnation ends the transaction that this one left open
 
     def _live(self) -> None:
         from confluent_kafka import Producer
@@ -102,7 +103,9 @@ class TransactionalLoad:
                 self.committed += 1
 
     def judge(self) -> list[str]:
-        """Transactions that are not seen whole, once, in their place, or are seen although they were aborted."""
+        """Return the transactions that are not seen complete, once and in their place, or that are seen although they were
+        aborted.
+        """
         found: dict[int, Counter[int]] = defaultdict(Counter)
         for message in read(self._bootstrap, self.topic, "read_committed"):
             number, index = _VALUE.unpack(message.value())
@@ -126,7 +129,7 @@ class Write(NamedTuple):
 
 
 class KeyedLoad:
-    """One idempotent producer that writes the same keys again and again to a compacted topic, tombstones among them."""
+    """An idempotent producer that writes the same keys again and again to a compacted topic, tombstones among them."""
 
     topic = KEYS_TOPIC
 
@@ -136,7 +139,7 @@ class KeyedLoad:
         policy = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "1000"}
         create_topic(bootstrap, 3, self.topic, min_insync_replicas="2", **policy)
         self._bootstrap, self._rng = bootstrap, random.Random(seed)
-        self.acknowledged: dict[int, Write] = {}  # by key, the newest
+        self.acknowledged: dict[int, Write] = {}  # the newest write of each key
         self.count, self.failed = 0, list[str]()
         self.records_left = 0
         always = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
@@ -184,7 +187,9 @@ class KeyedLoad:
             self.acknowledged[key] = write
 
     def judge(self) -> list[str]:
-        """Keys whose newest value in the log is older than what was acknowledged, or whose values change their order."""
+        """Return the keys whose newest value in the log is older than the acknowledged one, or whose values are out of
+        order.
+        """
         newest: dict[int, Write] = {}
         problems = [f"failed: {text}" for text in self.failed[:5]]
         for message in read(self._bootstrap, self.topic, "read_committed"):
@@ -195,7 +200,7 @@ class KeyedLoad:
             newest[key] = Write(number, message.value() is None)
         for key, promised in self.acknowledged.items():
             found = newest.get(key)
-            # A tombstone whose retention is over may be gone, with everything before it.
+            # A tombstone whose retention is over may be gone, with all earlier records of the key.
             if found is None and promised.is_tombstone:
                 continue
             if found is None or found.number < promised.number:
@@ -204,7 +209,7 @@ class KeyedLoad:
 
 
 def read(bootstrap: str, topic: str, isolation: str, *, partitions: int = PARTITIONS) -> Iterator[Any]:
-    """Every record of the topic that a consumer of this isolation level gets, partition by partition in order."""
+    """Yield every record of the topic that a consumer with this isolation level gets, partition by partition in order."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     settings = {"group.id": "judge", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}

@@ -26,7 +26,7 @@ class Moves:
         self._node, self._directories, self._rng = node, directories, rng
 
     def begin(self) -> None:
-        """Each partition is to go to one of the directories, or stay."""
+        """Begin to move each partition to one of the directories, or let it stay."""
         wanted: dict[str, list[int]] = {}
         for partition in range(PARTITIONS):
             wanted.setdefault(str(self._rng.choice(self._directories)), []).append(partition)
@@ -40,7 +40,7 @@ class Moves:
         assert codes == {0}, codes
 
     def places(self) -> dict[int, str]:
-        """partition -> directory; none of a partition that still moves."""
+        """Return partition -> directory, without partitions that still move."""
         found: dict[int, str] = {}
         moving: set[int] = set()
         with Wire(self._node.port) as wire:
@@ -52,7 +52,7 @@ class Moves:
 
 
 def run(cycles: int, seed: int) -> tuple[Verdict, int]:
-    """Returns what the cycles showed, and how many partitions were in another directory after one of them."""
+    """Return what the cycles showed, and how many partitions were in another directory after one of them."""
     rng = random.Random(seed)
     verdict, moved = Verdict(cycles), 0
     with tempfile.TemporaryDirectory(prefix="ottla-moves-") as place:

@@ -28,10 +28,10 @@ from ottla.storage.log_config import LogConfig
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)
-#: Of the jobs that may be under way: flushes of flush.messages, of the schedule and of a follower may meet.
+#: Two flushes may be in progress: those of flush.messages, of the schedule and of a follower may meet.
 FLUSHES = ("flush", "another flush")
 PRODUCERS = 5
-#: In which a run has to come to its counts. It takes seconds, more on a busy machine; a test may take 120 s.
+#: The time in which a run has to reach its counts. It takes seconds, more on a busy machine; a test may take 120 s.
 LIMIT_SECONDS = 100
 
 
@@ -40,11 +40,11 @@ class Job(Protocol):
 
     def done(self) -> bool: ...
     def result(self) -> object:
-        """Waits for the end."""
+        """Wait for the end."""
 
 
 class ThreadedLog:
-    """A log, what it must contain, and the jobs that threads run for it. `submit` begins one."""
+    """A log, its expected contents, and the jobs that threads run for it. `submit` begins one."""
 
     def __init__(self, directory: str, seed: int, files: Files, submit: Callable[[Callable[[], None]], Job]) -> None:
         self._path = directory
@@ -54,13 +54,13 @@ class ThreadedLog:
         self._batches: dict[int, bytes] = {}
         self._sequences: dict[int, int] = {}
         self._start = self._end = self._epoch = 0
-        #: The job of each kind that is under way, and what ends it.
+        #: The running job of each kind, and the function that ends it.
         self._jobs: dict[str, tuple[Job, Callable[[], object]]] = {}
         self._log = self._open(0, is_clean=False)
         self.done: Counter[str] = Counter()
 
     def run(self, wanted: Counter[str]) -> None:
-        """Takes steps until all of this is done, however fast the threads are."""
+        """Take steps until all of these are done, however fast the threads are."""
         steps: list[tuple[Callable[[], None], float]] = [
             (self._append, 60), (self._flush, 18), (self._end_jobs, 14), (self._log_roll, 4), (self._truncate, 4),
             (self._retain, 4), (self._restart, 1.5),

@@ -1,4 +1,4 @@
-"""Applications that consume, produce and commit offsets in transactions: what they copy is there exactly once.
+"""Applications that consume, produce and commit offsets in transactions: each copied record is there exactly once.
 
 The Java one (Apache Kafka's own, from its system tests) speaks transaction version 2 (KIP-890), librdkafka the one before.
 After a fatal error both start over with the same transactional id.
@@ -19,7 +19,7 @@ SOURCE, TARGET = "numbers", "copies"
 PARTITIONS = 3
 RECORDS_PER_TRANSACTION = 50
 TRANSACTION_TIMEOUT_MS = 60_000
-# Longer than an open transaction of a former incarnation can hold up the next one.
+# The limit of time without progress, which is longer than the wait for an open transaction of a former incarnation.
 STALLED_SECONDS_MAX = 90
 CALL_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30
@@ -32,14 +32,14 @@ LIBRDKAFKA: dict[str, Any] = {
     "log_level": 0,
     # librdkafka (2.10 to 2.16 at least) takes a broker out that is not reachable, and forgets that it still has it as the
     # group's coordinator: send_offsets_to_transaction then waits for ever, whatever its timeout, and sends nothing
-    # (its issues 5511 and 5456). Where the only node is killed, this keeps it from doing so; where one of several is, only
-    # sparing the group's coordinator does.
+    # (its issues 5511 and 5456). If the only node is killed, this setting prevents that. If one of several nodes is killed,
+    # only sparing the group's coordinator does.
     "metadata.recovery.strategy": "none",
 }
 
 
 class TransactionalMessageCopier:
-    """Runs in a thread until everything is copied, or nothing was for STALLED_SECONDS_MAX."""
+    """A copier that runs in a thread until everything is copied, or nothing was for STALLED_SECONDS_MAX."""
 
     def __init__(self, bootstrap: str, transactional_id: str, group_id: str, count: int, seed: int = 0) -> None:
         self.committed = self.aborted = self.recoveries = 0
@@ -55,7 +55,9 @@ class TransactionalMessageCopier:
         self._thread.start()
 
     def wait_for_commits(self, more: int) -> bool:
-        """False when there is nothing left to do, or nothing has happened for too long: `problems` has the reason."""
+        """Wait for further commits. Return False if nothing is left to do, or nothing has happened for too long: `problems` has
+        the reason.
+        """
         enough = self.committed + more
         while self.committed < enough and not self.is_stalled:
             if self.done.wait(0.01):
@@ -85,7 +87,7 @@ class TransactionalMessageCopier:
                 self.recoveries += 1
 
     def _live(self) -> bool:
-        """One incarnation: True when everything is copied."""
+        """Run one incarnation; return True when everything is copied."""
         raise NotImplementedError
 
 

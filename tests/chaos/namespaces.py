@@ -21,13 +21,13 @@ FOUND_SECONDS_MAX = 60
 
 
 class NamespaceCluster(Network):
-    """A cluster in network namespaces: in `with NamespaceCluster(directory) as cluster` the thread that does this is in the clients' namespace
-    meanwhile.
+    """A cluster in network namespaces: within `with NamespaceCluster(directory) as cluster` the calling thread is in the
+    clients' namespace.
     """
 
     cluster_id = "chaos-in-namespaces-00"
     broker_ids = (1, 2, 3)
-    #: Controllers that are no brokers; without them each node is both.
+    #: Ids of controllers that are no brokers; without any, each node is both.
     controller_ids: tuple[int, ...] = ()
 
     def __init__(self, directory: Path, **properties: str) -> None:
@@ -50,7 +50,7 @@ class NamespaceCluster(Network):
         return self._log_file(node_id).read_text(errors="replace")
 
     def leader_and_isr(self, topic: str, asked: int, partition: int = 0) -> tuple[int, list[int]]:
-        """Return leader and ISR as one node knows them, or (-1, []) while it does not answer."""
+        """Return the leader and the ISR as one node knows them, or (-1, []) while it does not answer."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -62,7 +62,7 @@ class NamespaceCluster(Network):
         return (found.leader, sorted(found.isrs)) if found is not None else (-1, [])
 
     def leader(self, topic: str, asked: int, without: int = -1) -> int:
-        """Once there is one, and another than `without`."""
+        """Return the leader once there is one other than `without`."""
         deadline = time.monotonic() + FOUND_SECONDS_MAX
         while (leader := self.leader_and_isr(topic, asked)[0]) in (-1, without):
             assert time.monotonic() < deadline, f"node {asked} knows no (other) leader of {topic}"
@@ -80,7 +80,7 @@ class NamespaceCluster(Network):
                     time.sleep(0.1)
 
     def controller(self, *asked: int, without: int = -1) -> int:
-        """The active controller as one of these nodes says, once it is another than `without`."""
+        """Return the active controller that one of these nodes names, once it is another than `without`."""
         deadline = time.monotonic() + FOUND_SECONDS_MAX
         while True:
             for node_id in asked or self.broker_ids:

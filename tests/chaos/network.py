@@ -23,8 +23,8 @@ __all__ = ["CLIENT", "SKIP_REASON", "Network", "available", "enter"]
 
 
 class Network:
-    """A network of namespaces: in `with Network((1, 2, 3)) as network` the thread that does this, and what it starts, is in the clients' namespace
-    meanwhile.
+    """A network of namespaces: within `with Network((1, 2, 3)) as network` the calling thread, and all that it starts, is in
+    the clients' namespace.
     """
 
     def __init__(self, node_ids: Sequence[int]) -> None:
@@ -39,13 +39,13 @@ class Network:
         return f"10.78.0.{10 + number}"
 
     def inside(self, node_id: int) -> list[str]:
-        """The words before a command that is to run in the node's namespace."""
+        """Return the words that run a command in the node's namespace."""
         return ["ip", "netns", "exec", self._namespace(node_id)]
 
     # -- Cuts --------------------------------------------------------------------------------------------------------
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Lose from now on what `sender` sends to `receiver`."""
+        """Lose everything that `sender` sends to `receiver` from now on."""
         self._ip("-n", self._namespace(sender), "neigh", "replace", self.address(receiver),
                  "lladdr", UNUSED_ADDRESS, "dev", "eth0", "nud", "permanent")  # fmt: skip
         self._cuts.add((sender, receiver))
@@ -79,7 +79,7 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Comes back from the clients' namespace, and removes all."""
+        """Leave the clients' namespace, and remove all namespaces."""
         if self._home >= 0:
             enter(self._home)
             os.close(self._home)
@@ -92,7 +92,7 @@ class Network:
         return f"{self._prefix}-{number}"
 
     def _lay(self) -> None:
-        """A bridge in the clients' namespace, and a cable from it to each node."""
+        """Make a bridge in the clients' namespace, and a cable from it to each node."""
         client = self._namespace(CLIENT)
         for number in (CLIENT, *self.node_ids):
             self._ip("netns", "add", self._namespace(number))
@@ -114,7 +114,7 @@ class Network:
 
 
 def enter(namespace_fd: int) -> None:
-    """Enter the namespace with this thread, and those that it makes afterwards."""
+    """Enter the namespace with this thread and the threads that it starts later."""
     libc: Any = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace_fd, CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns")

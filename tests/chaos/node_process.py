@@ -23,7 +23,7 @@ class NodeProcess:
 
     def __init__(self, **properties: str) -> None:
         self.data = Path(tempfile.mkdtemp(prefix="ottla-chaos-"))
-        self.port, _ = free_ports(2)  # the controller has the second
+        self.port, _ = free_ports(2)  # the second port is the controller's
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.output = self.data.with_suffix(".log")
         self._properties = {
@@ -36,7 +36,7 @@ class NodeProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Starts the process; returns the seconds until it answers an ApiVersions request."""
+        """Start the process; return the seconds until it answers an ApiVersions request."""
         command = [sys.executable, "-m", "ottla", "start"]
         for name, value in self._properties.items():
             command += ["--override", f"{name}={value}"]
@@ -56,7 +56,7 @@ class NodeProcess:
         self.process.wait()
 
     def stop(self) -> int:
-        """A clean stop; returns the exit code."""
+        """Stop the process cleanly; return its exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(READY_SECONDS_MAX)

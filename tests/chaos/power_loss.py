@@ -33,7 +33,7 @@ class Verdict:
 
 
 def power_loss(cluster: Cluster, disks: dict[int, ImageDisk], node_ids: list[int]) -> None:
-    """Cut the power of all of them at the same moment; then they start on what their disks held."""
+    """Cut the power of all these nodes at the same moment, then start them on what their disks held."""
     for node_id in node_ids:
         cluster.pause(node_id)
     for node_id in node_ids:
@@ -61,7 +61,7 @@ def run(kind: str, failures: int, seed: int) -> Verdict:
             victims = list(cluster.nodes) if kind == "all" else [rng.choice(list(cluster.nodes))]
             power_loss(cluster, disks, victims)
             if kind == "minority":
-                load.wait_for_acknowledgements(rng.randint(1, 500))  # two go on alone
+                load.wait_for_acknowledgements(rng.randint(1, 500))  # the other two nodes go on
             cluster.start(*victims)
             verdict.isr_seconds.append(cluster.wait_isr(TOPIC, seconds=IN_SYNC_SECONDS_MAX))
         load.wait_for_acknowledgements(1)

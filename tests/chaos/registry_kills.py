@@ -24,14 +24,14 @@ from tests.ottla.registry.instances import SHORT_SESSION_MS, WAIT_S_MAX, Registr
 INSTANCES = 3
 CLIENTS = 6
 KILLS_A_RUN = 10
-#: Schemas that are registered between an instance that was started again and the next kill, at most.
+#: The limit of schemas that are registered between the restart of an instance and the next kill.
 REGISTERED_MAX = 60
 
 
 @dataclass
 class Verdict:
-    """The result of a run; `problems` is empty when every promise held. `unanswered`: schemas that were written by a leader that was killed before
-    it answered.
+    """The result of a run; `problems` is empty when every promise held. `unanswered` counts schemas whose leader wrote them and
+    was killed before its response.
     """
 
     kills: int = 0
@@ -80,7 +80,7 @@ def consumer_of(bootstrap: str, topic: str, offset: int) -> Consumer:
 
 
 def wait_for_a_schema(tail: Consumer) -> None:
-    """Wait for the next record of a schema; those that are there already are passed over."""
+    """Wait for the next record of a schema; existing records are passed over."""
     while tail.poll(0) is not None:
         pass
     while schema_of(tail.poll(WAIT_S_MAX)) is None:
@@ -88,7 +88,7 @@ def wait_for_a_schema(tail: Consumer) -> None:
 
 
 def schema_of(message: Message | None) -> int | None:
-    """Return the number of the schema of a record; None of another record, and of the end of the partition."""
+    """Return the number of the schema in a record; None for another record, and at the end of the partition."""
     assert message is not None, "the topic has no more records"
     if fault := message.error():
         assert fault.code() == KafkaError._PARTITION_EOF, fault

@@ -27,7 +27,7 @@ def follower_of(cluster: Cluster, topic: str, partition: int = 0) -> int:
 
 
 def active_controller(cluster: Cluster) -> int:
-    """Return the active controller that any answering node names, once the quorum has a leader."""
+    """Return the active controller that one of the nodes names, once the quorum has a leader."""
     deadline = time.monotonic() + FOUND_SECONDS_MAX
     while True:
         for node in cluster.nodes.values():
@@ -38,7 +38,7 @@ def active_controller(cluster: Cluster) -> int:
 
 
 def quorum_leader(host: str, port: int) -> int:
-    """Return the leader that the node there names; -1 if it does not answer, or knows none."""
+    """Return the quorum leader that the node at this address names; -1 if it does not answer, or knows none."""
     asked = DescribeQuorumRequest(
         topics=[TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionIndex()])]
     )

@@ -18,7 +18,7 @@ TOPIC, GROUP = "jobs", "workers"
 
 
 class VerifiableConsumer:
-    """One process; `values` has what it has printed so far."""
+    """The process of a consumer. `values` has what it has printed so far."""
 
     def __init__(self, bootstrap: str, mode: str, values: set[str], topic: str = TOPIC) -> None:
         command = java_command(
@@ -44,12 +44,12 @@ class VerifiableConsumer:
 
 
 class ShareGroup:
-    """One consumer, and the records that are sent to it: each has to reach it at least once."""
+    """A consumer, and the records that are sent to it: each has to reach it at least once."""
 
     topic = TOPIC
 
     def __init__(self, bootstrap: str, port: int, host: str = "127.0.0.1") -> None:
-        """Takes the address of a node that runs, for the group's settings."""
+        """Take the address of a running node, for the group's settings."""
         create_topic(bootstrap, 3, self.topic, min_insync_replicas="2")
         with Wire(port, host) as wire:
             set_group(wire, GROUP, share_auto_offset_reset="earliest")
@@ -73,7 +73,7 @@ class ShareGroup:
         self._sent += count
 
     def stop(self, seconds: float) -> list[str]:
-        """Stop, and return what was sent and did not reach the group within this time."""
+        """Stop, and return the records that did not reach the group within this time."""
         left = self._producer.flush(FLUSH_SECONDS_MAX)
         deadline = time.monotonic() + seconds
         expected = {str(number) for number in range(self._sent)}

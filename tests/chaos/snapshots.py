@@ -33,8 +33,8 @@ TRANSACTIONAL_ID, GROUP, READERS = "copier", "copiers", "readers"
 PRODUCERS = 2
 READ_UNCOMMITTED = 0
 SETTLED_SECONDS_MAX = 20
-#: Of each producer in the long form. Each of its 24 checks reads all that was written by then: as much as goes, and a slow machine was
-#: not at the end of it after two minutes.
+#: The rate of each producer in the long form. Each of its 24 checks reads all that was written before: a slow machine did not
+#: come to the end of a higher rate within two minutes.
 RECORDS_PER_SECOND_LONG = 2_000
 #: Some segments are sealed while the snapshots are taken, and some are not.
 SEGMENT_BYTES = str(1 << 20)
@@ -65,7 +65,7 @@ def run(*, snapshots: int, count: int, seed: int, nodes: int) -> Verdict:
                 copier.wait_for_commits(rng.randint(1, 5))
                 for load in loads:
                     load.wait_for_acknowledgements(100)
-                time.sleep(rng.uniform(0, 0.2))  # at any moment of the transactions that are under way
+                time.sleep(rng.uniform(0, 0.2))  # at any moment of the transactions in progress
                 before = _acknowledged(loads)
                 with cluster.snapshot() as taken:
                     verdict.fences_ms.append(taken.about.fence_ms)
@@ -81,7 +81,8 @@ def run(*, snapshots: int, count: int, seed: int, nodes: int) -> Verdict:
                     verdict.problems += _rewound(taken, time_ms, before, verdict)
         for load in loads:
             load.stop()
-        # What a fork sent to the nodes of the cluster, as one of theirs, would end a follower's fetches, or a transaction.
+        # Requests that a fork sends to the cluster's nodes, as if it was one of them, would end a follower's fetches or a
+        # transaction.
         shrunk = sum(cluster.log(node).count("Shrinking ISR") for node in cluster.nodes)
         if shrunk:
             verdict.problems.append(f"{shrunk} times a follower of the cluster fell behind")
@@ -107,7 +108,7 @@ def _rewound(taken: ClusterSnapshot[Cluster], time_ms: int, before: dict[Record,
 
 @contextmanager
 def _reader(bootstrap: str) -> Iterator[None]:
-    """A consumer that commits what it has read, as fast as it can."""
+    """Run a consumer that commits as fast as it can."""
     from confluent_kafka import Consumer, KafkaException
 
     ended = threading.Event()
@@ -118,7 +119,7 @@ def _reader(bootstrap: str) -> Iterator[None]:
         consumer.subscribe([TOPIC])
         while not ended.is_set():
             if consumer.consume(100, 0.1):
-                with suppress(KafkaException):  # the coordinator is busy: the next commit has these offsets, too
+                with suppress(KafkaException):  # the coordinator is busy: the next commit has these offsets as well
                     consumer.commit(asynchronous=False)
         consumer.close()
 
@@ -136,7 +137,7 @@ def _committed(nodes: Nodes) -> list[int]:
 
 
 def _half(fork: Cluster, nodes: Nodes) -> list[str]:
-    """Return a line about transactions of which only a part is there."""
+    """Return a line about transactions of which a fork has only a part."""
     wanted = Counter(index + PARTITIONS * n for index, end in enumerate(_committed(nodes)) for n in range(end))
     copies = Counter(int(value) for value in read_committed(fork, TARGET))
     if copies == wanted:
@@ -149,12 +150,12 @@ def _half(fork: Cluster, nodes: Nodes) -> list[str]:
 
 def _check(fork: Cluster, before: dict[Record, Place], verdict: Verdict) -> list[str]:
     problems = broken_promises(before, read_everything(fork.bootstrap))
-    fork.advance(minutes=2)  # what was open in the snapshot comes to its time-out, and is aborted
+    fork.advance(minutes=2)  # transactions that were open in the snapshot time out, and are aborted
     problems += open_transactions(fork, TARGET) + open_transactions(fork, OFFSETS)
     of_fork = Nodes(fork)
     deadline = time.monotonic() + SETTLED_SECONDS_MAX
     while (wrong := _half(fork, of_fork)) and time.monotonic() < deadline:
-        time.sleep(0.2)  # a decided transaction gets its markers partition by partition
+        time.sleep(0.2)  # a prepared transaction gets its markers partition by partition
     problems += wrong
     verdict.committed.append(sum(_committed(of_fork)))
     for index in range(WRITTEN_PARTITIONS):

@@ -1,5 +1,6 @@
-"""One of three combined nodes on a full disk: as a follower it falls out of the ISR, as a leader it refuses; reads go on; with room
-again it takes part again. Never does it die (SIGBUS, or of its metadata log), and nothing that was acknowledged is lost."""
+"""One of three combined nodes on a full disk: as a follower it leaves the ISR, as a leader it rejects appends; reads go on.
+With room again it takes part again. It never dies (by SIGBUS, or by its metadata log), and no acknowledged record is lost.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +26,19 @@ pytestmark = [
 ]
 
 DISK_BYTES = 64 << 20
-#: Left when the ballast is in: some appends still succeed, so that the disk is filled by the node itself.
+#: The room that the ballast leaves: some appends still succeed, so that the node itself fills the disk.
 LEFT_BYTES = 2 << 20
 SMALL = 1
 LEADER_DIRECT = 903
 
 
 def directories(disk: Path) -> dict[str, str]:
-    """The directories of the node with the small disk: its metadata log is there, too, as on everybody's combined node."""
+    """Return the directories of the node with the small disk. Its metadata log is there, too, as on any combined node."""
     return {"log.dirs": str(disk / "data")}
 
 
 def create(cluster: Cluster, first: int) -> None:
-    """All partitions led by `first`."""
+    """Create the topics, whose partitions are all led by `first`."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     replicas = [first, *(node_id for node_id in cluster.nodes if node_id != first)]
@@ -53,7 +54,9 @@ def create(cluster: Cluster, first: int) -> None:
 
 
 def make_room_for_topics(cluster: Cluster) -> None:
-    """Creates topics until each metadata log needs more than was allocated ahead for it. They have no replica on the full disk."""
+    """Create topics until each metadata log needs more room than was allocated ahead for it. They have no replica on the full
+    disk.
+    """
     from confluent_kafka.admin import AdminClient, NewTopic
 
     others = [node_id for node_id in cluster.nodes if node_id != SMALL]
@@ -62,9 +65,7 @@ def make_room_for_topics(cluster: Cluster) -> None:
         names = [f"more-{number}-{index}" for index in range(50)]
         made = admin.create_topics([NewTopic(name, 2, replica_assignment=[others, others]) for name in names])
         for name in names:
-            with suppress(
-                KafkaException
-            ):  # the active controller's disk may be the full one, until it lets another lead
+            with suppress(KafkaException):  # the active controller's disk may be the full one, until it resigns
                 made[name].result(30)
 
 
@@ -80,11 +81,11 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_with_room(tmp_p
         ballast = fill(disk, LEFT_BYTES)
         eventually(lambda: all(SMALL not in isr for isr in cluster.isr(TOPIC).values()), "it to leave", seconds=60)
         load.wait_for_acknowledgements(500)
-        fill(disk)  # not a byte for the metadata either: an idle quorum writes twice a second
+        fill(disk)  # No byte is left for the metadata log either: an idle quorum writes twice a second.
         make_room_for_topics(cluster)
         assert cluster.is_running(SMALL), cluster.log(SMALL)[-2000:]
         ballast.unlink()
-        load.stop()  # the disk is a small one: what was written meanwhile has to fit
+        load.stop()  # the load stops, because its records have to fit onto the small disk
         cluster.wait_isr(TOPIC, seconds=60)
         assert judge([load], read_everything(cluster.bootstrap, leaders_change=True)) == []
         assert cluster.is_running(SMALL)
@@ -105,7 +106,7 @@ def test_a_leader_on_a_full_disk_refuses_to_write_goes_on_reading_and_takes_writ
         direct = DirectProducer(cluster.nodes[SMALL].port, TOPIC, LEADER_DIRECT)
         refused = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         eventually(lambda: direct.produce(ALL, padding=1000) in refused, "a refusal", seconds=60)
-        time.sleep(2)  # the scheduled tasks meet the full disk, too
+        time.sleep(2)  # the scheduled tasks run on the full disk, too
         assert cluster.is_running(SMALL), cluster.log(SMALL)[-2000:]
         acknowledged = dict(load.acknowledged)
         places = read_everything(cluster.bootstrap, leaders_change=True)

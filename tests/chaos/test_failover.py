@@ -1,8 +1,8 @@
 """Failover, the short form: how long writes and decisions stop. Figures of 20 samples each are in `make chaos`.
 
-One sample of some has to keep what is promised (Kafka needs 14 s for the first), and each of them to be faster than it would
-be without the hint of lost connections. Sessions are longer here than by default, so that no busy machine is as slow as that,
-and elects no other controller meanwhile.
+One of several samples has to keep the promised time (Kafka needs 14 s for the first), and all of them must be faster than they
+would be without the hint of lost connections. Sessions are longer here than by default, so that even a busy machine is faster
+than that, and elects no other controller meanwhile.
 """
 
 import pytest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(300)
 
 SAMPLES_MAX = 6
 WITHOUT_THE_HINT_SECONDS = 25.0
-#: Promised; and the first record to a cluster that runs.
+#: The promised times, and the time of the first record to a running cluster.
 SECONDS_MAX = {"first-record": 0.4, "kill-leader": 1.0, "term-leader": 1.0, "kill-controller": 1.5}
 
 

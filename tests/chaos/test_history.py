@@ -1,4 +1,4 @@
-"""The judge notices what is wrong, and nothing else."""
+"""The judge notices each wrong history, and no correct one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_a_client_wrote_again_with_another_epoch_is_not_doubled_and_what_on
 
 
 def _batch(record: Record, epoch: int) -> bytes:
-    """One record in the first batch of a producer epoch; -1: of a producer without an id."""
+    """Return a batch with one record, the first of a producer epoch; with -1 for the epoch its producer has no id."""
     value = NewRecord(None, encode(record), 1)
     if epoch < 0:
         return build_batch([value])

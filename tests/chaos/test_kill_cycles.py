@@ -11,5 +11,6 @@ def test_a_node_killed_ten_times_under_idempotent_load_loses_and_doubles_nothing
     verdict = kill_cycles.run(cycles=10, seed=1)
     assert verdict.problems == []
     assert verdict.acknowledged > 1000, "the load was too small to show anything"
-    # 0.4 to 0.9 s on a machine of its own. The fastest counts: a restart that waits for a time-out does so each time.
+    # A restart takes 0.4 to 0.9 s on an idle machine. The fastest one counts: a restart that waits for a time-out does so each
+    # time.
     assert min(verdict.restart_seconds) < 5.0

@@ -23,7 +23,7 @@ THREADS = 3
 
 @pytest.fixture(autouse=True)
 def _switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(producer_snapshots, "PRODUCERS_AT_ONCE", 2)  # flushes write the snapshots
+    monkeypatch.setattr(producer_snapshots, "PRODUCERS_AT_ONCE", 2)  # with this limit flushes write the snapshots
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     yield

@@ -1,6 +1,6 @@
 """Cables that break: a leader without its followers, a controller without its quorum, one direction only, clients alone.
 
-Whatever is cut, no broker acknowledges a record that could be lost, and after the heal everything that was acknowledged is there once.
+With any cut no broker acknowledges a record that could be lost, and after the heal every acknowledged record is there once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not available(), reas
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceCluster]:
-    """One for all tests: each leaves it whole."""
+    """Yield one cluster for all tests; each of them leaves it whole."""
     with NamespaceCluster(tmp_path_factory.mktemp("cuts"), **SHORT_SESSIONS) as running:
         yield running
 
@@ -49,14 +49,16 @@ def test_a_leader_cut_off_from_the_others_acknowledges_nothing_and_the_others_go
     load = loaded(cluster, "leader-cut")
     leader = cluster.leader("leader-cut", 1)
     witness = next(n for n in cluster.node_ids if n != leader)
-    # A client that knows only this node asks before the node is fenced, and again when another leads and the node does not know.
+    # A client that knows only this node produces before the node is fenced, and again when another broker leads and the node
+    # does not know it.
     before, after = (DirectProducer(PORT, "leader-cut", number, cluster.address(leader)) for number in (901, 902))
     cluster.isolate(leader)
     try:
         before.send(ALL, count=20, timeout_ms=60_000)
         cluster.leader("leader-cut", witness, without=leader)
         load.wait_for_acknowledgements(500)
-        after.send(ALL, count=20, timeout_ms=60_000)  # a broker that assumes that it was fenced has disconnected it
+        # The broker has assumed that it was fenced, and has disconnected this client.
+        after.send(ALL, count=20, timeout_ms=60_000)
         load.wait_for_acknowledgements(500)
     finally:
         cluster.heal()
@@ -99,8 +101,8 @@ def test_a_controller_cut_off_from_the_others_is_replaced_and_decides_nothing_mo
         load.wait_for_acknowledgements(500)
     finally:
         cluster.heal()
-    # The quorum's fetch timeout is 2 s; the rest is two elections on a busy machine. A client that was sent to the node that is
-    # cut off would wait for a minute.
+    # The quorum's fetch timeout is 2 s; the rest is two elections on a busy machine. A client that was sent to the cut-off node
+    # would wait for a minute.
     assert seconds < 30
     eventually(lambda: cluster.controller(controller) != controller, "the old controller to know the new one", 30)
     nothing_is_wrong(cluster, load, "controller-cut")
@@ -116,7 +118,7 @@ def test_clients_cut_off_from_a_leader_that_its_followers_reach_wait_and_lose_no
     cluster.cut(CLIENT, leader)
     cluster.cut(leader, CLIENT)
     try:
-        # Longer than a session: had the brokers lost each other, it would stay so until the heal.
+        # This is longer than a session: if the brokers had lost each other, that would last until the heal.
         time.sleep(10 if LONG else 4)
         eventually(
             lambda: cluster.leader_and_isr("client-cut", witness) == (leader, [1, 2, 3]), "the witness to answer"
@@ -133,7 +135,7 @@ def test_racks_reach_each_other_after_the_delay_and_not_while_one_is_cut_off() -
         with network.inside(1):
             began = time.monotonic()
             client = socket.create_connection(listening.getsockname(), timeout=30)
-        assert time.monotonic() - began >= 0.1  # there and back
+        assert time.monotonic() - began >= 0.1  # the delay there and back
         with listening, client, listening.accept()[0] as server:
             server.settimeout(0.3)
             network.cut(2)

@@ -1,4 +1,6 @@
-"""One of a node's two log directories goes away: its leaders move, the other directory serves on; repaired, all come back."""
+"""One of a node's two log directories goes away: its leaders move, and the other directory goes on serving; after the repair
+all replicas come back.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ NODE = 1
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    # The metadata log is elsewhere: a node without it is no node.
+    # The metadata log is in another directory, because a node cannot run without it.
     own = {"log.dirs": f"{tmp_path}/one,{tmp_path}/two", "metadata.log.dir": f"{tmp_path}/metadata"}
     with Cluster(3, per_node={NODE: own}, replica_high_watermark_checkpoint_interval_ms="500", **STEADY) as running:
         yield running
@@ -35,7 +37,7 @@ def offline_replicas(cluster: Cluster, asked: int) -> dict[int, list[int]]:
 
 
 def take_away(directory: Path) -> None:
-    """A file is where the directory was: nothing can be opened, made or renamed in it any more."""
+    """Put a file in the place of the directory: nothing can be opened, made or renamed in it any more."""
     directory.rename(directory.with_suffix(".gone"))
     directory.write_text("not a directory")
 
@@ -75,7 +77,7 @@ def test_leaders_leave_a_failed_directory_the_other_serves_on_and_a_repaired_one
     assert all(leaders[index] == NODE for index in led_before & kept), "leaders left a directory that works"
     assert all(NODE in isr[index] for index in kept)
     load.wait_for_acknowledgements(500)
-    # A restart does not need the directory that is broken.
+    # A restart does not need the broken directory.
     cluster.restart(NODE)
     eventually(
         lambda: all(NODE in cluster.isr(TOPIC)[index] for index in kept), "the other directory to be in sync", 60

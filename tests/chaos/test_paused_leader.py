@@ -16,10 +16,10 @@ from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everythin
 from tests.chaos.roles import active_controller, leader_of
 from tests.effort import LONG, SHORT_SESSIONS
 
-#: Beyond the session in any case; `make chaos` takes the 30 s of the promise.
+#: The time asleep, which is longer than the session; `make chaos` uses the 30 s of the promise.
 ASLEEP_SECONDS = 30 if LONG else 5
 TAIL, ASKED = 901, 902
-#: Of the leader's tail, and the records of each.
+#: The number of batches in the leader's tail, and of records in each.
 BATCHES, BATCH = 12, 10
 
 
@@ -34,9 +34,9 @@ def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongl
         leader = leader_of(cluster, TOPIC)
         followers = [node_id for node_id in cluster.nodes if node_id != leader]
         tail, asked = (DirectProducer(cluster.nodes[leader].port, TOPIC, number) for number in (TAIL, ASKED))
-        # What is appended while the followers sleep, and is not in an answer that is under way to them, only the leader has: its
-        # tail. The first batches may be under way, because a leader holds a follower's fetch until the producers that it
-        # has just acknowledged have written again, for a millisecond at most.
+        # The leader's tail are the records that are appended while the followers sleep, and that are not in a response on its
+        # way to them. The first batches may be on their way, because a leader holds a follower's fetch until the producers that
+        # it has just acknowledged have written again, for a millisecond at most.
         for node_id in followers:
             cluster.pause(node_id)
         assert [tail.produce(LEADER, count=BATCH) for _ in range(BATCHES)] == [ErrorCode.NONE] * BATCHES
@@ -82,7 +82,7 @@ def test_a_controller_that_slept_longer_than_its_session_decides_nothing_and_its
         others = [node_id for node_id in cluster.nodes if node_id != controller]
         cluster.pause(controller)
         began = time.monotonic()
-        # While it sleeps, the others elect and decide; when it wakes, its sessions have all ended by its own clock.
+        # While it sleeps, the others elect and decide. When it wakes up, all its sessions have ended by its own clock.
         awake = ",".join(cluster.address(node_id) for node_id in others)
         eventually(lambda: cluster.leaders(TOPIC)[0] not in (controller, -1), "other leaders", seconds=60)
         create_topic(awake, 2, "decided")

@@ -33,7 +33,7 @@ def test_a_replica_that_has_moved_since_the_time_is_where_it_was_with_its_record
     with Cluster(2) as cluster:
         cluster.topic("stock", replicas=1, seed=["1", "2"])
         was = cluster.leaders("stock")[0]
-        pause_ms = 50  # the times of records and of the metadata are of other processes
+        pause_ms = 50  # longer than a tick: records and metadata get their times from different processes
         time.sleep(pause_ms / 1000)
         time_ms = time.time_ns() // 1_000_000
         time.sleep(pause_ms / 1000)
@@ -44,7 +44,7 @@ def test_a_replica_that_has_moved_since_the_time_is_where_it_was_with_its_record
             fork = taken.fork(str(tmp_path / "fork"))
             rewind_fork(fork.directory, time_ms)
             with fork:
-                # A node that serves may know it some milliseconds before the one that is asked.
+                # The node that serves may know the leader some milliseconds before the node that is asked.
                 eventually(lambda: fork.leaders("stock") == {0: was}, "the leader of then to lead")
                 assert [record.value for record in fork.records("stock")] == [b"1", b"2"]
 
@@ -54,7 +54,7 @@ def connected(pid: int, ports: set[int]) -> bool:
     try:
         links = [os.readlink(each.path) for each in os.scandir(f"/proc/{pid}/fd")]
     except OSError:
-        return False  # it has ended, or closed something meanwhile
+        return False  # the process has ended, or has closed a file meanwhile
     inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[9] in inodes and int(row[2].rpartition(":")[2], 16) in ports for row in rows)
@@ -67,7 +67,7 @@ def test_no_node_of_a_fork_connects_to_a_broker_of_the_cluster_whose_addresses_i
         ports = {node.port for node in cluster.nodes.values()}
         with cluster.snapshot() as taken:
             assert sum(map(len, taken.about.addresses.values())) == 3
-            for _ in range(2):  # without detours three of four forks did
+            for _ in range(2):  # without detours three of four forks had such connections
                 fork = taken.fork()
                 with ThreadPoolExecutor() as pool:
                     done = threading.Event()

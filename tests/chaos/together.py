@@ -31,14 +31,16 @@ from tests.effort import RECORDS_PER_SECOND
 NODES = (1, 2, 3)
 HOUR = 3600
 ACCIDENTS_A_RUN = 20
-#: Of each of the two plain producers: enough that something is under way at every accident, and the nodes get the processor.
+#: The rate of each of the two plain producers: requests are in flight at every accident, and the nodes get the processor.
 RECORDS_PER_SECOND_MAX = 1000
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-#: Below producer.id.expiration.ms and every retention: what a clock may not expire is not the subject here.
+#: The clocks differ by less than producer.id.expiration.ms and every retention: expiration by a wrong clock is not tested here.
 SKEWS = (12 * HOUR, -12 * HOUR, HOUR, -HOUR)
 PROPERTIES = {
     "log_cleaner_backoff_ms": "500",
-    "log_message_timestamp_after_max_ms": str(1 << 62),  # else a node with a slow clock refuses what clients stamp
+    "log_message_timestamp_after_max_ms": str(
+        1 << 62
+    ),  # otherwise a node with a slow clock rejects the clients' timestamps
     "offsets_topic_num_partitions": "5",
     "transaction_state_log_num_partitions": "5",
 }
@@ -46,7 +48,7 @@ PROPERTIES = {
 
 @dataclass
 class ChaosHarness:
-    """The cluster, its disks, and what draws."""
+    """The cluster, its disks, and the random generator."""
 
     cluster: Cluster
     disks: dict[int, ImageDisk]
@@ -77,7 +79,7 @@ def kill(kind: str) -> Callable[[ChaosHarness], None]:
 def pause(harness: ChaosHarness) -> None:
     node_id = harness.some()
     harness.cluster.pause(node_id)
-    harness.lasts(0.5, 12)  # some longer than broker.session.timeout.ms
+    harness.lasts(0.5, 12)  # some of these times are longer than broker.session.timeout.ms
     harness.cluster.resume(node_id)
 
 
@@ -121,7 +123,7 @@ def power(*, everywhere: bool) -> Callable[[ChaosHarness], None]:
     return accident
 
 
-#: Name, accident, whether it needs the flush before the acknowledgement.
+#: For each accident its name, its function, and whether it needs a flush before the acknowledgement.
 ACCIDENTS: dict[str, tuple[Callable[[ChaosHarness], None], bool]] = {
     "kill of a leader": (kill("leader"), False),
     "kill of a follower": (kill("follower"), False),
@@ -160,7 +162,7 @@ class Verdict:
 
 
 def run(accidents: int, seed: int, *, flush: bool, names: tuple[str, ...] = ()) -> Verdict:
-    """So many accidents, drawn from those with these names (all by default)."""
+    """Run this number of accidents, drawn from those with these names (by default all)."""
     rng, verdict = random.Random(seed), Verdict()
     drawn = [name for name in names or ACCIDENTS if flush or not ACCIDENTS[name][1]]
     with contextlib.ExitStack() as stack:

@@ -15,7 +15,9 @@ from tests.cluster.test_sasl import MECHANISM, Secured, started, until
 
 
 async def rotate(secured: Secured) -> int:
-    """Replace the key; at each moment every node takes every token, whichever node has made it. Returns how many tokens were made."""
+    """Replace the key. At each moment every node accepts every token, whichever node has made it. Return the number of tokens
+    that were made.
+    """
     key, other = "delegation.token.secret.key", "ottla.delegation.token.other.secret.key"
     addresses = secured.bootstrap.split(",")
     tokens: list[CreateDelegationTokenResponse] = []

@@ -28,7 +28,7 @@ from tools.apache_kafka.jars import streams_classpath
 from tools.apache_kafka.programs import compiled
 
 SOURCE = Path(__file__).with_name("WordCount.java")
-#: Members that were killed are gone after 6 s and not after 45, and a new group waits 1 s.
+#: Settings by which killed members are gone after 6 s instead of 45, and a new group waits for 1 s.
 QUICK = {
     "group_streams_min_session_timeout_ms": "6000",
     "group_streams_session_timeout_ms": "6000",
@@ -42,7 +42,7 @@ WORDS = [f"word{index}" for index in range(20)]
 
 
 class WordCounts:
-    """One input and one output topic, and the applications that read and write them."""
+    """An input topic, an output topic, and the applications that read and write them."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class WordCounts:
             future.result(30)
 
     def start(self, threads: int = 2) -> subprocess.Popen[Any]:
-        """One more instance, with a state directory and a log of its own."""
+        """Start one more instance, with a state directory and a log of its own."""
         number = len(self.applications)
         state, log = self.directory / f"state{number}", self.directory / f"app{number}.log"
         command = java_command(
@@ -107,7 +107,7 @@ class WordCounts:
         assert not self._errors, self._errors
 
     def read(self, seconds: float) -> dict[str, list[int]]:
-        """The counts of each word, once all are there, or what is there after so many seconds."""
+        """Return the counts of each word once all are there, or those that are there after this time."""
         settings = {
             "bootstrap.servers": self.bootstrap,
             "group.id": f"{self.name}-check",
@@ -125,7 +125,7 @@ class WordCounts:
                 if message.error() is None:
                     counts.setdefault((message.key() or b"").decode(), []).append(int(message.value() or b"0"))
                     read += 1
-        for message in consumer.consume(1_000, 2.0):  # what should not be there
+        for message in consumer.consume(1_000, 2.0):  # output that should not be there
             if message.error() is None:
                 counts.setdefault((message.key() or b"").decode(), []).append(int(message.value() or b"0"))
         consumer.close()
@@ -148,7 +148,7 @@ class WordCounts:
 
 
 def run(cycles: int, directory: Path) -> int:
-    """Three nodes and two applications; returns the number of words that were counted."""
+    """Run three nodes and two applications; return the number of counted words."""
     with Cluster(3, **QUICK) as cluster:
         counts = WordCounts(cluster.bootstrap, "words", directory, replicas=3)
         try:

@@ -1,4 +1,4 @@
-"""Channels of ours that log in at nodes by PLAIN or by a delegation token, which the stock clients of Python cannot."""
+"""Ottla's channels, logged in at nodes by PLAIN or by a delegation token. Python's stock clients cannot use tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.server.world import RealWorld
 
 @asynccontextmanager
 async def channels(address: str) -> AsyncIterator[Channels]:
-    """Open channels that log in at `address` unless a call says otherwise."""
+    """Yield a factory of channels, which log in at `address` unless a call names another one."""
     made = Channels(address, RealWorld(asyncio.get_running_loop()))
     try:
         yield made

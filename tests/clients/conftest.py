@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-#: How often members of the consumer protocol (KIP-848) send heartbeats, by which they learn of a rebalance: every 5 s by default.
+#: The interval in which members of the consumer protocol (KIP-848) send heartbeats, by which they learn of a rebalance: by
+#: default 5 s.
 SOONER = {"group.consumer.min.heartbeat.interval.ms": "250", "group.consumer.heartbeat.interval.ms": "250"}
 
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """The address of a fresh node."""
+    """Yield the address of a new node."""
     command = [sys.executable, "-m", "ottla", "dev", "--nodes", "1", "--base-port", "0", "--json"]
     for name, value in SOONER.items():
         command += ["--override", f"{name}={value}"]
@@ -32,5 +33,5 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name of the test's own."""
+    """Return a topic name of the test's own."""
     return f"t-{uuid.uuid4().hex[:12]}"

@@ -18,7 +18,7 @@ from tests.ports import free_ports
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 READY = "Kafka Server started"
-#: A start takes 0.7 s; under a load of 40 one took more than 30 s.
+#: The limit for a start, which takes 0.7 s; under a load of 40 one took more than 30 s.
 START_SECONDS_MAX = 90
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -32,7 +32,7 @@ class SaslNode(NamedTuple):
 
 @contextmanager
 def started(directory: Path, more: Mapping[str, str], *format_options: str) -> Iterator[SaslNode]:
-    """A node with a listener for clients that log in, and one for the test itself; `more` properties.
+    """Run a node with a listener for clients that log in, one for the test itself, and `more` properties.
 
     With `format_options` its directory is formatted before."""
     plaintext, controller, sasl = free_ports(3)
@@ -67,7 +67,7 @@ def started(directory: Path, more: Mapping[str, str], *format_options: str) -> I
         add_user(made, "bob", b"planted-bob")
         yield made
     except BaseException:
-        # It may not have set up its signals: an interrupted start ends with 130, which would hide the reason.
+        # Killed, because it may not have set up its signals: an interrupted start ends with 130, which would hide the reason.
         process.kill()
         process.wait()
         raise

@@ -9,7 +9,7 @@ from tests.compat import client_lines
 
 @pytest.mark.compat
 def test_clients_print_only_what_they_print_beside_apache_kafka(bootstrap: str) -> None:
-    """Each client of librdkafka printed a line about the telemetry that no subscription asks for."""
+    """Before the fix each client of librdkafka printed a line about telemetry, which no subscription asks for."""
     for day in client_lines.days(client_lines.PYTHON_CLIENTS, bootstrap, restart=lambda: None):
         assert day.returncode == 0, day.lines[-20:]
         assert client_lines.unexpected(day) == []

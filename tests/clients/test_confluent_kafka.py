@@ -21,7 +21,7 @@ def ensure_topic(bootstrap: str, topic: str, partitions: int = 3, **config: str)
 
 
 def consume(consumer: Consumer, count: int) -> list[Any]:
-    """Polls until `count` messages came; an end of partition is not an error."""
+    """Poll until `count` messages have come; an end of partition is not an error."""
     got: list[Any] = []
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while len(got) < count and time.monotonic() < deadline:

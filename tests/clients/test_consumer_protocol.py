@@ -25,7 +25,7 @@ from tests.clients.test_confluent_kafka import consume, ensure_topic
 from tests.cluster.shared import STEADY
 
 WAIT_SECONDS_MAX = 60
-#: Of heartbeats. librdkafka (2.16) gives up those that are not answered within it.
+#: The heartbeat interval. librdkafka (2.16) gives up heartbeats that are not answered within it.
 INTERVAL_MS = 1_000
 
 
@@ -43,7 +43,7 @@ def member(bootstrap: str, group: str, **config: Any) -> Consumer:
 
 
 def poll_until(consumers: list[Consumer], is_so: Callable[[], bool]) -> list[Any]:
-    """Polls all of them in turn, and returns the messages that came meanwhile, committed."""
+    """Poll all consumers in turn until `is_so`; return the messages that came meanwhile, which are committed."""
     got = []
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not is_so():
@@ -104,7 +104,7 @@ def test_members_share_the_partitions_commit_leave_and_go_on_where_the_group_was
 def test_a_regular_expression_of_topics_that_were_just_made_has_them_long_before_the_second_heartbeat(
     bootstrap: str, topic: str
 ) -> None:
-    """It took a whole heartbeat interval, which is a quarter of a minute here."""
+    """Before the fix it took a whole heartbeat interval, which is a quarter of a minute here."""
     with Wire(int(bootstrap.rpartition(":")[2])) as wire:
         set_group(wire, topic, consumer_heartbeat_interval_ms="15000")
     ensure_topic(bootstrap, topic, partitions=4)
@@ -145,7 +145,9 @@ def test_a_topic_that_grows_is_assigned_again(bootstrap: str, topic: str) -> Non
 
 @pytest.mark.chaos
 def test_an_assignment_whose_response_came_too_late_is_sent_again() -> None:
-    """librdkafka asks for no second one, and the members waited for the rebalance timeout, which is five minutes."""
+    """librdkafka does not request it again. Before the fix the members waited for the rebalance timeout, which is five
+    minutes.
+    """
     intervals = {f"group_consumer_{which}heartbeat_interval_ms": str(INTERVAL_MS) for which in ("", "min_")}
     with Cluster(1, **intervals) as cluster:
         cluster.topic("t", partitions=4)
@@ -156,7 +158,8 @@ def test_an_assignment_whose_response_came_too_late_is_sent_again() -> None:
         second.subscribe(["t"])
         poll_until([first, second], lambda: cluster.log(1).count("Computed a new target assignment") == 2)
         begun = time.monotonic()
-        # By then a heartbeat of the first one has had the response that takes two partitions away, and was given up.
+        # By then the response to one of the first member's heartbeats has taken two partitions away, and the client has given
+        # that heartbeat up.
         poll_until([first, second], lambda: time.monotonic() - begun > 4 * INTERVAL_MS / 1000)
         assert counts([first, second]) == [0, 4]
         cluster.heal()
@@ -167,7 +170,9 @@ def test_an_assignment_whose_response_came_too_late_is_sent_again() -> None:
 
 @pytest.mark.chaos
 def test_the_group_goes_on_when_its_coordinator_is_killed() -> None:
-    """Three nodes, three members; the node that coordinates the group is killed: no record is missed, and each has one owner."""
+    """There are three nodes and three members. The coordinator of the group is killed: no record is missed, and each partition
+    has one owner.
+    """
     topic = "orders"
     with Cluster(3, **{name.replace(".", "_"): value for name, value in SOONER.items()}, **STEADY) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -195,12 +200,16 @@ def test_the_group_goes_on_when_its_coordinator_is_killed() -> None:
         def is_led_again() -> bool:
             try:
                 described = admin.describe_consumer_groups(["g"])["g"].result(10)
-            except (KafkaException, TimeoutError):  # the latter is of the future: the client looks for the coordinator
+            # The future raises TimeoutError: the client is looking for the coordinator.
+            except (
+                KafkaException,
+                TimeoutError,
+            ):
                 return False
             return described.coordinator.id != coordinator and described.state == ConsumerGroupState.STABLE
 
         poll_until(consumers, is_led_again)
-        # The members went on: no rebalance follows from a new coordinator.
+        # The members go on: a new coordinator causes no rebalance.
         assert [sorted(p.partition for p in consumer.assignment()) for consumer in consumers] == owned
         for consumer in consumers:
             consumer.close()

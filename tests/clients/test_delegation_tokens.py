@@ -1,4 +1,6 @@
-"""Delegation tokens over the wire: made by a user, used by who has the secret, ended by the owner; described to whom they concern."""
+"""Delegation tokens over the wire: a user makes them, a client with the secret uses them, the owner ends them, and those
+concerned can describe them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from tests.clients.sasl_node import PLAIN_LOGIN, SaslNode, started
 from tests.ottla.conftest import Cli
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-#: Of a token whose end is waited for. On a busy machine a login with it takes seconds.
+#: The lifetime of a token whose end is waited for. On a busy machine a login with it takes seconds.
 LIFETIME_MS = 6_000
 HOUR_MS = 3_600_000
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -55,7 +57,7 @@ async def test_a_token_logs_in_until_it_is_expired(sasl_node: SaslNode, mechanis
         assert made.error_code == 0 and (made.principal_name, made.token_requester_principal_name) == ("alice", "alice")
         with_token = to.token(mechanism, made)
         assert (await with_token.request(MetadataRequest(topics=[]))).error_code == 0
-        # A token makes no tokens, and does not see them either.
+        # A client that has logged in by a token can neither make nor see tokens.
         for request in (CreateDelegationTokenRequest(), DescribeDelegationTokenRequest(owners=None)):
             response = await with_token.request(request)
             assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -89,7 +91,7 @@ async def test_who_does_not_have_the_secret_is_refused(sasl_node: SaslNode) -> N
 
 
 async def test_clients_of_the_first_versions_make_and_see_tokens_without_a_requester(sasl_node: SaslNode) -> None:
-    """The fuzzer found that these responses could not be encoded, so that the connection was closed."""
+    """Before the fix these responses could not be encoded, so that the connection was closed; the fuzzer found it."""
     async with channels(sasl_node.sasl) as to:
         alice, anonymous = to.plain("alice"), to.anonymous(sasl_node.plaintext)
         for version in (1, 2):
@@ -166,14 +168,14 @@ async def test_with_an_authorizer_others_need_a_permission(tmp_path: Path) -> No
 async def test_the_key_is_replaced_by_restarts_while_tokens_stay_valid(tmp_path: Path) -> None:
     key, other = "delegation.token.secret.key", "ottla.delegation.token.other.secret.key"
     metadata = MetadataRequest(topics=[])
-    # First all nodes learn the new key, which signs nothing yet.
+    # First all nodes learn the new key, which does not sign tokens yet.
     with started(tmp_path, {key: "planted-old", other: "planted-new"}) as node:
         async with channels(node.sasl) as to:
             made = await create(to.plain("alice"))
             assert made.hmac == hmac_of("planted-old", made.token_id)
-            # A node that has been restarted already gives this secret to who asks for it.
+            # A node that was restarted already accepts the secret by the new key.
             await to.token("SCRAM-SHA-512", made, hmac_of("planted-new", made.token_id)).request(metadata)
-    # Then it signs, and tokens with the old one's secret are valid.
+    # Then the new key signs, and tokens with secrets by the old key are still valid.
     with started(tmp_path, {key: "planted-new", other: "planted-old"}) as node:
         async with channels(node.sasl) as to:
             alice = to.plain("alice")
@@ -184,7 +186,7 @@ async def test_the_key_is_replaced_by_restarts_while_tokens_stay_valid(tmp_path:
             described = await alice.request(DescribeDelegationTokenRequest(owners=None))
             secrets = {token.token_id: token.hmac for token in described.tokens}
             assert secrets == {each.token_id: hmac_of("planted-new", each.token_id) for each in (made, newer)}
-    # At last the old one is gone.
+    # At last the old key is gone.
     with started(tmp_path, {key: "planted-new"}) as node:
         async with channels(node.sasl) as to:
             await to.token("SCRAM-SHA-256", newer).request(metadata)

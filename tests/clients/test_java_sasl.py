@@ -56,7 +56,7 @@ def properties(directory: Path, mechanism: str, jaas: str) -> str:
 
 
 def sessions(admin: str) -> list[int]:
-    """Return how many sessions were renewed so far, and how many connections were closed because theirs had ended."""
+    """Return the number of renewed sessions, and of connections that were closed because their sessions had ended."""
     with urllib.request.urlopen(f"http://{admin}/metrics", timeout=30) as response:
         text = response.read().decode()
     names = ("successful_reauthentication", "expired_connections_killed")
@@ -101,7 +101,7 @@ def test_a_producer_goes_on_over_several_sessions_on_its_connections(
         "--throughput", str(rate), "--bootstrap-server", node.sasl, "--command-config", config,
     )  # fmt: skip
     assert done.returncode == 0 and f"{rate * seconds} records sent" in done.stdout, done.stdout + done.stderr
-    # The client logs in again at 85 to 95 % of a session: a node that stands still for so long ends one of the four.
+    # The client logs in again at 85 to 95 % of a session: if the node stands still for so long, one of the four sessions ends.
     renewed, ended = (now - then for now, then in zip(sessions(admin), before, strict=True))
     assert renewed >= 2 and ended <= 1, (renewed, ended)
 

@@ -16,7 +16,8 @@ from tools.apache_kafka import run_java, run_tool
 pytestmark = [needs_apache_kafka, pytest.mark.timeout(300)]
 
 PROGRAM = Path(__file__).parent / "java" / "ShareConsumers.java"
-#: Longer than a busy machine takes from a poll to its commit: a lock that has ended meanwhile is one more delivery.
+#: The acquisition lock, which is longer than the time from a poll to its commit on a busy machine: a lock that times out adds a
+#: delivery.
 LOCK_MS = "8000"
 
 
@@ -36,7 +37,7 @@ def produce(node: Node, topic: str, values: range, partitions: int = 2) -> None:
 
 @pytest.mark.compat
 def test_records_are_accepted_released_rejected_renewed_and_timed_out(node: Node) -> None:
-    node.create("jobs")  # of one partition, which both consumers of the program are assigned
+    node.create("jobs")  # with one partition, which is assigned to both consumers of the program
     with node.wire() as wire:
         set_group(wire, "workers", share_auto_offset_reset="earliest", share_record_lock_duration_ms=LOCK_MS)
     produce(node, "jobs", range(30), partitions=1)
@@ -59,7 +60,7 @@ def test_the_console_share_consumer_reads_releases_and_rejects(node: Node) -> No
     produce(node, "lines", range(10))
 
     def read(*options: str) -> list[list[str]]:
-        """Delivery count and value of each line."""
+        """Return the delivery count and the value of each line."""
         done = run_tool(
             "kafka-console-share-consumer", "--bootstrap-server", node.bootstrap, "--topic", "lines", "--group", "readers",
             "--max-messages", "10", "--timeout-ms", "20000", "--formatter-property", "print.delivery=true", *options,

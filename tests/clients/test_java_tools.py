@@ -18,9 +18,10 @@ pytestmark = [
 ]
 
 
-#: A tool that has to succeed: gives what it printed.
+#: Runs a tool, which has to succeed, and returns what it printed.
 Tool = Callable[..., str]
-#: Tools of 4.3.1 that catch every exception, a timeout too, print it and exit with 0: what they failed to list looks like nothing.
+#: Tools of 4.3.1 that catch every exception, also a timeout, print it and exit with 0: a list that has failed looks like an
+#: empty one.
 EXITS_WITH_0 = ("kafka-share-groups",)
 
 
@@ -165,7 +166,7 @@ def test_share_groups_are_listed_described_reset_and_deleted(tool: Tool, bootstr
     )
     assert sum(line.split()[:2] == [group, topic] for line in reset.splitlines()) == 2, reset
     rows = [line.split() for line in tool("kafka-share-groups", "--describe", "--group", group).splitlines()]
-    # A partition without an offset has a row with "-", and one whose leader answers an error has none.
+    # A partition without an offset has a row with "-". A partition whose leader answers with an error has no row.
     assert sorted(row[2] for row in rows if topic in row) == ["0", "1"], rows
     assert sum(int(row[4]) for row in rows if topic in row) == 10, rows
     assert "Successful" in tool("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)

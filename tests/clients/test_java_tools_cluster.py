@@ -29,20 +29,20 @@ pytestmark = [
 
 CONSUMED_SECONDS_MAX = 60
 
-#: A tool that has to succeed: gives what it printed.
+#: Runs a tool, which has to succeed, and returns what it printed.
 Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the directories of node 1; each other node has one."""
+    """Return the directories of node 1. The other nodes have one each."""
     place = tmp_path_factory.mktemp("node-1")
     return [str(place / "one"), str(place / "two")]
 
 
 @pytest.fixture(scope="module")
 def cluster(directories: list[str]) -> Iterator[Cluster]:
-    # The tools are 4.3.1's, and name no later levels.
+    # The tools are those of 4.3.1, and do not know later levels.
     release = {"ottla.advertised.release": "4.3.1"}
     with Cluster(3, per_node={1: {"log.dirs": ",".join(directories)}}, **release, **STEADY) as running:
         yield running
@@ -58,7 +58,7 @@ def tools() -> Iterator[ToolSession]:
 def run(tools: ToolSession, cluster: Cluster) -> Run:
     def run(name: str, *args: str, stdin: str = "", code: int = 0) -> str:
         where = ("--bootstrap-server", cluster.bootstrap)
-        # One tool needs its command as the first argument.
+        # kafka-cluster needs its command as the first argument.
         words = (args[0], *where, *args[1:]) if name == "kafka-cluster" else (*where, *args)
         done = tools.run(name, *words, stdin=stdin)
         assert done.returncode == code, f"{name} {' '.join(args)}: {done.stdout}{done.stderr}"
@@ -68,19 +68,21 @@ def run(tools: ToolSession, cluster: Cluster) -> Run:
 
 
 def create(run: Run, cluster: Cluster, topic: str, *args: str) -> None:
-    """Create a topic and wait until every broker has it: the next tool may ask any of them."""
+    """Create a topic and wait until every broker knows it: the next tool may send its requests to any of them."""
     run("kafka-topics", "--create", "--topic", topic, *args)
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: not cluster.metadata([topic], n).topics[0].error_code, f"{topic} on {node_id}")
 
 
 def of_brokers(run: Run) -> str:
-    """The settings of all brokers, each as it knows them itself: a change is there some milliseconds after its answer."""
+    """Return the settings of all brokers, each as this broker knows them: a change arrives some milliseconds after its
+    response.
+    """
     return run("kafka-configs", "--describe", "--entity-type", "brokers")
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """Rows of a table with a header, columns apart by white space."""
+    """Return the rows of a table with a header and columns separated by white space."""
     header, *rows = (line.split() for line in text.splitlines() if line.strip())
     return [dict(zip(header, row, strict=False)) for row in rows]
 
@@ -203,7 +205,7 @@ def test_a_move_that_a_throttle_holds_up_is_listed_and_cancelled(run: Run, clust
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [3, 2]}]}))
     by_plan = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
-    # A megabyte at this rate takes a quarter of an hour.
+    # At this rate a megabyte takes a quarter of an hour.
     assert "Successfully started partition reassignment for slow-0" in run(*by_plan, "--execute", "--throttle", "1000")
     assert "slow-0: replicas: 3,2,1. adding: 3. removing: 1." in run("kafka-reassign-partitions", "--list")
     assert "Reassignment of partition slow-0 is still in progress." in run(*by_plan, "--verify")
@@ -222,7 +224,7 @@ def test_a_replica_is_moved_to_another_log_directory_under_a_throttle(
         "--command-property", "batch.size=2000")  # fmt: skip
 
     def replicas() -> dict[bool, tuple[str, int]]:
-        """is a copy -> its directory and lag."""
+        """Return, for the copy and for the log itself, the directory and the lag."""
         printed = run("kafka-log-dirs", "--describe", "--topic-list", "aside", "--broker-list", "1")
         (broker,) = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))["brokers"]
         return {
@@ -237,7 +239,7 @@ def test_a_replica_is_moved_to_another_log_directory_under_a_throttle(
     wanted = {"topic": "aside", "partition": 0, "replicas": [1, 2], "log_dirs": [target, "any"]}
     plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
     by_plan = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
-    # A megabyte at this rate takes a quarter of an hour.
+    # At this rate a megabyte takes a quarter of an hour.
     started = run(*by_plan, "--execute", "--replica-alter-log-dirs-throttle", "1000")
     assert f"Successfully started moving log directory to {target} for replica aside-0 with broker 1" in started
     assert replicas()[False] == (source, 0)
@@ -316,7 +318,9 @@ def test_console_producer_and_consumer_go_on_while_a_broker_is_killed(run: Run, 
 
 @pytest.mark.compat
 def test_groups_are_described_at_once_when_a_broker_has_stopped(run: Run, cluster: Cluster) -> None:
-    """The tool asks each broker that Metadata lists for its groups, and failed after 30 s at the one that was not there."""
+    """The tool asks each broker in the Metadata response for its groups. Before the fix it failed after 30 s at the broker that
+    was not there.
+    """
     create(run, cluster, "read")
     reset = ("--reset-offsets", "--to-earliest", "--execute")
     run("kafka-consumer-groups", "--group", "readers", "--topic", "read", *reset)
@@ -345,7 +349,9 @@ def test_a_broker_that_is_gone_for_good_is_unregistered(run: Run, cluster: Clust
 
 @pytest.mark.compat
 def test_the_metadata_log_and_a_snapshot_are_decoded(tools: ToolSession) -> None:
-    """Last: the node is stopped, because a log that is written to is allocated ahead, and the tool stumbles over its end."""
+    """This test is the last one, because it stops the node: an active log is allocated ahead, and the tool fails at the
+    zeros.
+    """
     limits = {"metadata_log_max_record_bytes_between_snapshots": "5000"}
     with Cluster(1, **limits) as cluster:
         for i in range(40):
@@ -387,7 +393,7 @@ def test_controllers_are_added_and_removed_by_the_tool(tools: ToolSession, tmp_p
         add = ("--command-config", str(two.file), "add-controller")
         added = quorum("--bootstrap-controller", *add)
         deadline = time.monotonic() + 60
-        while added.returncode != 0 and time.monotonic() < deadline:  # it may not have caught up
+        while added.returncode != 0 and time.monotonic() < deadline:  # the new voter may not have caught up yet
             added = quorum("--bootstrap-controller", *add)
         assert added.returncode == 0, added.stderr
         eventually(lambda: roles.voters() == [1, 2], "two voters")

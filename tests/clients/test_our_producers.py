@@ -1,6 +1,6 @@
-"""The client librdkafka reads what our own producers compress: `ottla produce`, and the tasks of the Spark sink.
+"""librdkafka reads batches that Ottla's own producers have compressed: `ottla produce`, and the tasks of the Spark sink.
 
-The node stores batches as they came, so that librdkafka's codecs decompress what ours made.
+The node stores batches as they came, so that librdkafka's codecs decompress the output of Ottla's.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from tests.needs import needs_packages, skip_because
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 SECONDS_MAX = 60
-#: Address, topic, codec and values.
+#: Takes the address, the topic, the codec and the values.
 Write = Callable[[str, str, str, Sequence[str]], None]
 
 
 def lines() -> list[str]:
-    """Text that compresses and text that does not, from nothing to more than a block of any codec (lz4: 64 KB, zstd: 128 KB)."""
+    """Return texts that compress and texts that do not, from empty ones to more than a block of any codec (lz4: 64 KB, zstd:
+    128 KB).
+    """
     chance = random.Random(1)
     sizes = (0, 1, 100, 70_000, 200_000)
     return [*("ottla" * (size // 5) for size in sizes), *(chance.randbytes(size // 2).hex() for size in sizes), "end"]

@@ -37,7 +37,7 @@ class Node(NamedTuple):
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
 
     def producer(self, user: str, throttled_s: list[float] | None = None) -> Producer:
-        """Return a producer; `throttled_s` gets the throttle times that responses have."""
+        """Return a producer. The throttle times of its responses are added to `throttled_s`."""
         held = [] if throttled_s is None else throttled_s
         return Producer(
             {
@@ -56,7 +56,7 @@ class Node(NamedTuple):
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node with an authorizer; who comes without a login may do everything, so that the tests can change it."""
+    """Run a node with an authorizer. A client without a login may do everything, so that the tests can change the node."""
     users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
     properties = {
         "sasl.enabled.mechanisms": "PLAIN",
@@ -69,7 +69,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def until(condition: Callable[[], object], seconds: float) -> float:
-    """Wait until the condition holds, and return how long it took."""
+    """Wait until the condition holds; return the seconds."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < seconds, f"waited {seconds} s"
@@ -78,11 +78,11 @@ def until(condition: Callable[[], object], seconds: float) -> float:
 
 
 def send(producer: Producer, topic: str, size: int = 10) -> KafkaError | None:
-    """Send a request, and return the answer that the client gets."""
+    """Send a record; return the error that the client gets."""
     outcome: list[KafkaError | None] = []
     try:
         producer.produce(topic, bytes(size), on_delivery=lambda error, message: outcome.append(error))
-    except KafkaException as at_once:  # the metadata of a denied topic came before the record was queued
+    except KafkaException as at_once:  # the client had the denied topic's metadata before the record was queued
         return cast(KafkaError, at_once.args[0])
     producer.flush(30)
     return outcome[0]
@@ -96,7 +96,7 @@ def test_an_entry_counts_at_once_and_its_removal_also_on_an_open_connection(node
     ben = node.producer("ben")
     assert send(ben, "guarded") is None
     node.ottla("acl", "remove", "ben", "write", "topic:guarded")
-    until(lambda: send(ben, "guarded") is not None, 30)  # without a new login
+    until(lambda: send(ben, "guarded") is not None, 30)  # the change takes effect without a new login
     lines = node.log.read_text()
     assert (
         "Principal = User:ben is Denied operation = DESCRIBE from host = 127.0.0.1 on resource = Topic:LITERAL:guarded"

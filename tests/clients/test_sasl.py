@@ -30,7 +30,8 @@ from ottla.local.certificates import Authority
 from tests.broker.conftest import eventually
 from tests.clients.sasl_node import MECHANISMS, PLAIN_LOGIN, SaslNode, add_user, started
 
-#: Of a token whose end is waited for. On a busy machine a client takes seconds from the making of its token to its first record.
+#: The lifetime of a token whose end is waited for. On a busy machine a client takes seconds from the making of its token to its
+#: first record.
 LIFETIME_SECONDS = 8
 OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 USERS = {
@@ -203,14 +204,16 @@ def test_an_expired_or_unsigned_token_or_one_for_others_is_refused(node: SaslNod
 
 @pytest.mark.chaos
 async def test_the_session_of_a_token_ends_with_it(node: SaslNode, topic: str) -> None:
-    """aiokafka does not re-authenticate: its connection is closed at the first request after the end, and it logs in again."""
+    """aiokafka does not re-authenticate: its connection is closed at the first request after the end of the session, and it
+    logs in again.
+    """
     producer = aio_with(node, LIFETIME_SECONDS)
     await producer.start()
     await producer.send_and_wait(topic, b"v")
     await asyncio.sleep(LIFETIME_SECONDS + 1)
     assert "its session has expired" not in node.log.read_text()
     await producer.send_and_wait(topic, b"v")
-    # The log is written by a thread of its own.
+    # A thread of its own writes the log.
     eventually(lambda: "its session has expired" in node.log.read_text(), "the line of the end")
     await producer.stop()
 
@@ -231,7 +234,7 @@ def test_a_user_of_kafka_storage_logs_in_from_the_start(tmp_path: Path) -> None:
 
 
 async def test_clients_log_in_over_tls(tmp_path: Path) -> None:
-    """SASL_SSL: the listener's principal is that of the login, whatever certificate the client has."""
+    """With SASL_SSL the principal is that of the login, whatever certificate the client has."""
     authority = Authority.create("test")
     issued = authority.issue("node", ["localhost", "127.0.0.1"])
     (tmp_path / "node.pem").write_text(issued.key_pem + issued.chain_pem)
@@ -268,7 +271,7 @@ async def test_clients_log_in_over_tls(tmp_path: Path) -> None:
 
 
 def test_zz_no_secret_is_in_log_configs_or_dumps(node: SaslNode, capsys: pytest.CaptureFixture[str]) -> None:
-    """The tests above have used each mechanism, and a password is set while the node runs."""
+    """The tests before this one have used each mechanism, and a password is set while the node runs."""
     text = node.log.read_text()
     assert "Failed authentication with /127.0.0.1" in text
     admin = AdminClient({"bootstrap.servers": node.plaintext})

@@ -46,7 +46,7 @@ def producer_of(bootstrap: str, transactional_id: str, **settings: Any) -> Produ
 
 
 def read_to_end(bootstrap: str, topic: str, isolation: str = "read_committed", partitions: int = 2) -> list[bytes]:
-    """Every partition from its start to its end, as this isolation level sees it."""
+    """Return the records of every partition from its start to its end, at this isolation level."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

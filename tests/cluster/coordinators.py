@@ -12,12 +12,14 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 FOUND_SECONDS_MAX = 30
 NAMES_MAX = 100
 POLL_SECONDS = 0.02
-#: FindCoordinator takes a second when it has the topic created.
+#: The limit for FindCoordinator, which takes a second when it causes the creation of the topic.
 ANSWER_SECONDS_MAX = 3
 
 
 def coordinator_of(cluster: Cluster, key_type: int, key: str) -> int:
-    """Return the coordinator that any running node names. One that a test has paused is not asked: it would not answer."""
+    """Return the coordinator that any running node names. A node that a test has paused is not asked, because it would not
+    answer.
+    """
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     deadline = time.monotonic() + FOUND_SECONDS_MAX
     while True:
@@ -45,7 +47,7 @@ def transaction_coordinator(cluster: Cluster, transactional_id: str) -> int:
 
 
 def transactional_id_at(cluster: Cluster, node_id: int, prefix: str) -> str:
-    """An id whose coordinator is this node, as things are."""
+    """Return an id whose coordinator is this node at present."""
     return _name_at(cluster, TRANSACTION, node_id, prefix)
 
 

@@ -1,4 +1,6 @@
-"""Controllers and brokers as processes of their own, configured as by hand: a properties file each, and `ottla start`."""
+"""Controllers and brokers as processes of their own, configured as a user does it: each has a properties file, and is run by
+`ottla start`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ DESCRIBE_QUORUM = DescribeQuorumRequest(
 
 @dataclass
 class Process:
-    """One node."""
+    """The process of a node."""
 
     id: int
     port: int
@@ -112,7 +114,7 @@ class Process:
 
 @dataclass
 class Roles:
-    """Controllers with the ids 1, 2, ... and brokers from 11 on."""
+    """A cluster of controllers with the ids 1, 2, ... and of brokers with the ids from 11 on."""
 
     controllers: dict[int, Process] = field(default_factory=dict)
     brokers: dict[int, Process] = field(default_factory=dict)
@@ -132,7 +134,9 @@ class Roles:
             node.wait()
 
     def quorum(self) -> PartitionDataResponse:
-        """DescribeQuorum as a broker answers it; it can come to a controller that has just lost the others."""
+        """Return a broker's answer to DescribeQuorum, with retries: the request may reach a controller that has just lost the
+        others.
+        """
         described: list[PartitionDataResponse] = []
 
         def ask() -> bool:
@@ -161,7 +165,9 @@ class Roles:
 def separate_roles(
     directory: Path, controllers: int = 3, brokers: int = 2, *, dynamic: bool = False, **properties: str
 ) -> Iterator[Roles]:
-    """Planned, not started; ended in any case. `properties` for every node, with underscores for dots."""
+    """Yield a cluster that is planned, but not started; it is ended in any case. `properties`, with underscores for dots, are
+    for every node.
+    """
     roles = Roles()
     ports = free_ports(controllers + brokers)
     quorum = {node_id: ports[node_id - 1] for node_id in range(1, controllers + 1)}

@@ -1,4 +1,6 @@
-"""Share consumers over our own wire codec that follow the leaders of a cluster, and a record of all that was delivered to them."""
+"""Share consumers over Ottla's own wire codec that follow the leaders of a cluster, and a list of all records that were
+delivered to them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Deliveries:
     values: dict[Place, bytes | None] = field(default_factory=dict)
     counts: defaultdict[Place, list[int]] = field(default_factory=lambda: defaultdict(list))
     accepted: set[Place] = field(default_factory=set)
-    #: Invariant 58: delivered although its acceptance had been confirmed, or with a lower count than before.
+    #: Violations of invariant 58: deliveries after a confirmed acceptance, or with a lower count than before.
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -48,7 +50,7 @@ class Deliveries:
 
 
 class ShareConsumer:
-    """One member, in a thread of its own. It releases every record of which the value says so at its first delivery."""
+    """A member in a thread of its own. At its first delivery it releases every record whose value says so."""
 
     def __init__(self, cluster: Cluster, group: str, topic: str, topic_id: bytes, deliveries: Deliveries) -> None:
         self._cluster = cluster
@@ -125,7 +127,7 @@ class ShareConsumer:
 
 
 def any_node(cluster: Cluster, ask: Callable[[Wire], T]) -> T:
-    """The answer of the first node that has one."""
+    """Return the answer of the first node that has one."""
     for node in cluster.nodes.values():
         try:
             with Wire(node.port) as wire:

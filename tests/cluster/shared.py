@@ -13,18 +13,20 @@ from ottla.testing.connection import ClusterConnection
 from tests.broker.conftest import eventually
 
 SECONDS_MAX = 60
-#: A killed controller is noticed by its broken connections. One that gets no processor for two seconds would be voted out by default, and
-#: its successor fences its broker unless that sends a heartbeat within 0.1 s: partitions would have other leaders on a busy machine.
+#: A killed controller is noticed by its broken connections. By default a controller that gets no processor for two seconds
+#: would be voted out, and its successor fences its broker unless that broker sends a heartbeat within 0.1 s: on a busy machine
+#: partitions would get other leaders.
 STEADY = {"controller_quorum_fetch_timeout_ms": "10000"}
-#: Of a cluster where a test measures how long clients wait when a broker dies or leaves. Where its lost connections are not heeded
-#: that is a session without a heartbeat's interval, 28 s; a busy machine may take some seconds.
+#: Settings of a cluster where a test measures how long clients wait when a broker dies or leaves. If its lost connections were
+#: not noticed, the wait would be a session without a heartbeat's interval, 28 s; a busy machine may take some seconds.
 PATIENT = {**STEADY, "broker_session_timeout_ms": "30000"}
 WITHOUT_THE_HINT_SECONDS = 20.0
 
 
 def make_topics(admin: AdminClient, *wanted: NewTopic, seconds: float = 30) -> None:
-    """Creates them. A controller that is voted out before it answers has the broker ask its successor, to whom the topic is there already:
-    so each has a name that no other test has given."""
+    """Create the topics. If a controller is voted out before it answers, the broker sends the request to its successor, which
+    knows the topic already: so each topic has a name that no other test has used.
+    """
     for made in admin.create_topics(list(wanted), operation_timeout=seconds).values():
         try:
             made.result(seconds)
@@ -34,7 +36,7 @@ def make_topics(admin: AdminClient, *wanted: NewTopic, seconds: float = 30) -> N
 
 
 def clear(cluster: Cluster) -> None:
-    """Undoes what a test did to nodes and topics. Files and settings are the test's own matter."""
+    """Undo what a test did to nodes and topics. Files and settings are left to the test itself."""
     for node_id in cluster.nodes:
         if cluster.is_running(node_id):
             cluster.resume(node_id)
@@ -47,16 +49,18 @@ def clear(cluster: Cluster) -> None:
             try:
                 deleted.result(SECONDS_MAX)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # as in `make_topics`
+                # The first request may have succeeded, as in `make_topics`.
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: not topics(cluster, n), f"no topic on {node_id}", SECONDS_MAX)
 
 
 def brokers(cluster: Cluster, node_id: int) -> int:
-    """Returns how many brokers are unfenced, as the node knows; 0 if it was cut off, and has not noticed yet that this is over.
+    """Return the number of unfenced brokers that the node knows; 0 if it was cut off, and has not noticed yet that this is
+    over.
 
-    Metadata would also list those that were just fenced (broker/lost_leaders.py).
+    Metadata would also list brokers that were just fenced (broker/lost_leaders.py).
     """
     try:
         with ClusterConnection(HOST, cluster.nodes[node_id].port, None) as connection:
@@ -66,7 +70,9 @@ def brokers(cluster: Cluster, node_id: int) -> int:
 
 
 def known_topics(cluster: Cluster) -> list[str]:
-    """Returns the topics that the first node knows; it may close a connection once more after a cut, when it sees that it was replaced."""
+    """Return the topics that the first node knows. After a cut it may close a connection once more, when it sees that it was
+    replaced.
+    """
     names: list[str] = []
 
     def answered() -> bool:

@@ -11,7 +11,7 @@ from tests.cluster.roles import separate_roles
 
 
 def created(port: int, topic: str) -> tuple[int, int]:
-    """Partitions and replicas of a topic that a client of this broker asks for."""
+    """Return the numbers of partitions and replicas of a topic that a client of this broker asks for."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
     found: list[list[int]] = []
 

@@ -1,4 +1,4 @@
-"""Clocks that are days apart, or jump: what is acknowledged stays, and no node is taken for dead."""
+"""Clocks that are days apart, or jump: acknowledged records stay, and no node is taken for dead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
-    """It has to be the preferred one."""
+    """Make the node the leader by a preferred election, for which it has to be the preferred replica."""
     cluster.wait_isr(topic)
 
     def leads() -> bool:
@@ -40,7 +40,7 @@ def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
 
 @pytest.mark.parametrize("offset", [3 * DAY, -3 * DAY], ids=["+3d", "-3d"])
 def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(cluster: Cluster, offset: int) -> None:
-    # A leader refuses records that are an hour ahead of its clock, as Kafka does, unless it is configured otherwise.
+    # By default a leader rejects records that are an hour ahead of its clock, as Kafka does.
     create(cluster, "skewed", message_timestamp_after_max_ms=str(1 << 62))
     wrong = cluster.leaders("skewed")[0]
     writer = Writer(cluster, "skewed")
@@ -67,7 +67,7 @@ def test_a_leader_whose_clock_jumps_back_and_forth_loses_nothing_and_keeps_its_f
     for offset in (3 * DAY, -3 * DAY, HOUR, 0):
         writer.write(100)
         cluster.skew_clock(leader, offset)
-        writer.write(300, per_second=500)  # longer than a follower waits for records (500 ms)
+        writer.write(300, per_second=500)  # this takes longer than a follower waits for records (500 ms)
         writer.flush()
     assert writer.errors == []
     assert read(cluster, "jumps", writer.sent) == list(range(writer.sent))
@@ -76,7 +76,7 @@ def test_a_leader_whose_clock_jumps_back_and_forth_loses_nothing_and_keeps_its_f
 
 
 def test_a_follower_whose_clock_is_ahead_deletes_nothing_that_others_keep(cluster: Cluster) -> None:
-    """Its own copy goes by its own clock, as in Kafka; what the leader has is what consumers read."""
+    """A follower's copy is deleted by its own clock, as in Kafka; consumers read what the leader has."""
     create(cluster, "kept", retention_ms=str(24 * 3600 * 1000))
     writer = Writer(cluster, "kept")
     writer.write(500)

@@ -44,14 +44,14 @@ SWEEP_MS = 500
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    # Kafka looks every ten seconds for transactions that ran out of time.
+    # Kafka's default for the search for timed-out transactions is ten seconds.
     with Cluster(3, transaction_abort_timed_out_transaction_cleanup_interval_ms=str(SWEEP_MS), **PATIENT) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def cluster(running: Cluster) -> Iterator[Cluster]:
-    """Afterwards every node runs and leads again what it was given first."""
+    """Yield the cluster; after the test every node runs, and leads the partitions that it led at first."""
     yield running
     for node_id in running.nodes:
         if running.is_running(node_id):
@@ -61,7 +61,9 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
 
 
 def lead_as_given(cluster: Cluster) -> bool:
-    """Return whether every node says that the leaders are as given: one that has slept says for a moment that all is well, and cannot be elected yet."""
+    """Return whether every node names the original leaders. A node that has slept says so for a moment, although it cannot be
+    elected yet.
+    """
     answers = [cluster.metadata(node_id=node_id) for node_id in cluster.nodes]
     partitions = [each for answer in answers for topic in answer.topics for each in topic.partitions]
     if any(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions):
@@ -76,7 +78,7 @@ def lead_as_given(cluster: Cluster) -> bool:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """One partition led by each node, and every node knows it."""
+    """Return a topic with one partition led by each node, which every node knows."""
     name = re.sub("[^a-z]", ".", request.node.name)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     make_topics(admin, NewTopic(name, PARTITIONS, 3))
@@ -97,14 +99,14 @@ def led_by(cluster: Cluster, topic: str, node_id: int) -> int:
 
 
 def is_stable_everywhere(nodes: Nodes, topic: str) -> bool:
-    """No transaction is open, neither in the topic nor in the offsets of groups."""
+    """Return whether no transaction is open, neither in the topic nor in the group's offsets."""
     names = {topic, OFFSETS} & {each.name for each in nodes.cluster.metadata().topics}
     return all(nodes.is_stable(name, index) for name in names for index in nodes.cluster.leaders(name))
 
 
 def test_transactions_in_quick_succession_over_three_brokers_are_never_refused(cluster: Cluster, topic: str) -> None:
-    """The next one begins where the marker of the last has not come yet: its coordinator, its partitions and its group's
-    coordinator live on different brokers.
+    """Each transaction begins while markers of the last one are missing: its coordinator, its partitions and its group's
+    coordinator are on different brokers.
     """
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
     group_id = group_id_at(cluster, 2, topic)
@@ -214,7 +216,7 @@ def test_librdkafka_commits_a_transaction_whose_coordinator_and_leaders_die_one_
 
 
 class Member:
-    """A consumer that commits what it has read, one record at a time, and remembers when and what."""
+    """A consumer that commits each record after it has read it, and remembers when and which."""
 
     def __init__(self, cluster: Cluster, group_id: str, topic: str) -> None:
         self.read: list[tuple[int, int]] = []
@@ -256,7 +258,7 @@ class Member:
                 try:
                     self._consumer.commit(message, asynchronous=False)
                 except KafkaException:
-                    continue  # the last record of a partition has no later commit that could stand in for its own
+                    continue  # no later commit in the partition could replace that of its last record
                 self.committed[message.partition()] = message.offset() + 1
                 self.times.append(time.monotonic())
                 break
@@ -271,7 +273,7 @@ class Member:
 def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluster, topic: str, how: str) -> None:
     group_id = group_id_at(cluster, 2, topic)
     members = [Member(cluster, group_id, topic) for _ in range(2)]
-    # The first member has all partitions for a moment; counting begins when both have their share.
+    # The first member has all partitions for a moment; counting begins when both members have their share.
     eventually(lambda: sorted(len(member.partitions) for member in members) == [1, 2], "the group", LIMIT_SECONDS)
     load = Load(cluster.bootstrap, topic=topic, partitions=PARTITIONS, per_second=200, settings={"linger.ms": 0})
     try:
@@ -292,7 +294,8 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
             "everything to be committed",
             LIMIT_SECONDS,
         )
-        # Before the members stop: they leave one after the other, and the last one takes over the partitions of the first.
+        # This is checked before the members stop: they leave one after the other, and the last one takes over the partitions of
+        # the first.
         assert [member.assignments for member in members] == assignments, (
             "no member left, so nothing is to be rebalanced"
         )
@@ -303,7 +306,7 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
     for member in members:
         for partition, offset in member.committed.items():
             assert nodes.committed_offset(group_id, topic, partition) == offset
-        # Nothing was lost, and nothing read again: each partition without a gap from its start.
+        # No record was lost or read again: each partition was read without a gap from its start.
         for partition in {partition for partition, _ in member.read}:
             offsets = [offset for other, offset in member.read if other == partition]
             assert offsets == list(range(len(offsets)))
@@ -315,7 +318,9 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
 def test_the_states_of_share_partitions_are_reached_over_brokers_and_survive_their_coordinator(
     cluster: Cluster, topic: str
 ) -> None:
-    """The group coordinator initializes them through the coordinator of each, and a new one knows them from the log."""
+    """The group coordinator initializes the states through the coordinator of each share partition; a new coordinator knows
+    them from the log.
+    """
     with Wire(cluster.nodes[group_coordinator(cluster, "share")].port) as wire:
         member = WireMember(wire, "share")
         eventually(lambda: member.joins(topic), "the member to join", LIMIT_SECONDS)

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.timeout(180)
 def cluster() -> Iterator[Cluster]:
     with Cluster(
         3,
-        # A follower that sleeps leaves the ISR soon, by its leader and not by the end of its session; one on a busy machine stays.
+        # A sleeping follower leaves the ISR soon, because of its leader and not because its session ends; a follower on a busy
+        # machine stays.
         replica_lag_time_max_ms="6000",
         **PATIENT,
         transaction_abort_timed_out_transaction_cleanup_interval_ms="100",
@@ -31,7 +32,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def said(cluster: Cluster, pattern: str) -> list[str]:
-    """The lines of all nodes that have this in them."""
+    """Return the lines of all nodes that contain the pattern."""
     lines = [line for node_id in cluster.nodes for line in cluster.log(node_id).splitlines()]
     return [line for line in lines if re.search(pattern, line)]
 
@@ -83,7 +84,7 @@ def test_a_transaction_that_is_given_up_and_one_that_is_fenced(cluster: Cluster)
         producer.flush(30)
         return producer
 
-    # librdkafka gives a record up after as long.
+    # librdkafka gives up a record after the same time.
     forgotten = begun("forgotten", 6000)
     wait_for(cluster, "Initialized transactionalId forgotten with producerId [0-9]+ and producer epoch 0")
     wait_for(cluster, r"Rollback of ongoing transaction for transactionalId forgotten due to timeout \(6000 ms\)")
@@ -104,10 +105,10 @@ def test_a_follower_that_sleeps_and_wakes(cluster: Cluster) -> None:
     leader = cluster.leaders("replicated")[0]
     wait_for(cluster, "Leader replicated-0 starts at leader epoch 0 from offset 0 with partition epoch 0")
     wait_for(cluster, f"Follower replicated-0 starts at leader epoch 0 .* Current leader is {leader}")
-    # Neither the leader, nor the active controller: the quorum is to stay as it is.
+    # The node is neither the leader nor the active controller, so that the quorum stays as it is.
     active = active_controller(cluster)
     asleep = next(node_id for node_id in cluster.nodes if node_id not in (leader, active))
-    # The leader knows where a follower is from its first Fetch on, which comes after the line.
+    # The leader knows a follower's offset since its first Fetch, which comes after the line.
     first, producer = (Producer({"bootstrap.servers": cluster.bootstrap, "acks": acks}) for acks in ("all", "1"))
     first.produce("replicated", b"x", partition=0)
     assert not first.flush(30)

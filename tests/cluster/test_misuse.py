@@ -1,6 +1,7 @@
-"""Nodes that do not belong: an id in use, another cluster, other voters, foreign or old directories.
+"""Nodes that do not belong to the cluster: with an id in use, of another cluster, with other voters, with foreign or old
+directories.
 
-Each is refused or fenced with one line that says what to do, and what the cluster has acknowledged is all there.
+Each of them is rejected or fenced with one line that says what to do, and all acknowledged records of the cluster are there.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ pytestmark = pytest.mark.timeout(180)
 
 EXIT_SECONDS = 60.0
 ANOTHER_CLUSTER = "AnotherClusterAltogeth"
-#: Strays give up sooner than after a minute. The nodes that belong have the default sessions, which do not end on a busy machine.
+#: Strays give up sooner than after the default minute. The nodes of the cluster have the default sessions, which do not end on
+#: a busy machine.
 REGISTRATION_TIMEOUT = "initial.broker.registration.timeout.ms"
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    # When another controller is elected, the sessions of its brokers are not confirmed yet, and a stray may take the place of one.
+    # While another controller is elected the sessions of its brokers are not confirmed yet, and a stray may take the place of a
+    # broker.
     with Cluster(3, auto_create_topics_enable="false", **STEADY) as cluster:
         yield cluster
 
@@ -56,7 +59,7 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
-    """Run a cluster for a test that takes a node's place or its directory."""
+    """Run a cluster of its own for a test that takes over a node's id or directory."""
     with Cluster(3) as cluster:
         yield cluster
 
@@ -76,8 +79,9 @@ class Stray:
             "ottla.admin.listener": f"127.0.0.1:{admin_port}",
             "log.dirs": f"{self.directory}/data",
             REGISTRATION_TIMEOUT: "15000",
-            # A voter that the others take for their leader stops after twice this time, which must be over before its time to register.
-            # Where the leader sleeps the others must have elected another one by then: so theirs must not be longer.
+            # A voter that the others take for their leader stops after twice this time, which must be over before its
+            # registration times out. If the leader sleeps, the others must have elected another one by then: so their timeout
+            # must not be longer.
             "controller.quorum.fetch.timeout.ms": "2000",
         }
         wanted |= {name.replace("_", "."): value for name, value in changed.items()}
@@ -100,7 +104,7 @@ class Stray:
         self.process.wait(EXIT_SECONDS)
 
     def refusal(self) -> str:
-        """The one line with which it ends."""
+        """Return the line with which the node ends."""
         try:
             self.process.wait(EXIT_SECONDS)
         finally:
@@ -119,7 +123,7 @@ def written(cluster: Cluster, topic: str, count: int = 100) -> Writer:
 
 
 def judge(cluster: Cluster, writer: Writer) -> None:
-    """The cluster goes on, and everything is there once."""
+    """Check that the cluster goes on, and that every record is there once."""
     writer.write(50)
     writer.flush()
     assert writer.errors == []
@@ -133,7 +137,8 @@ def judge(cluster: Cluster, writer: Writer) -> None:
 def test_a_second_node_with_an_id_in_use_is_refused_and_the_first_does_not_notice(cluster: Cluster) -> None:
     writer = written(cluster, "orders")
     before = cluster.leaders("orders"), cluster.isr("orders")
-    # The quorum's leader, a follower, the partition's leader; at once, because each asks until its time to register is up.
+    # The strays have the ids of the quorum's leader, of a follower, and of the partition's leader. They run at the same time,
+    # because each retries until its registration times out.
     strays = [Stray(cluster, node_id) for node_id in cluster.nodes]
     for stray in strays:
         assert "give this node an id of its own" in stray.refusal()
@@ -160,7 +165,7 @@ def test_a_silent_node_whose_id_was_taken_over_stops_when_it_wakes(own_cluster: 
         eventually(has_registered, "the successor", seconds=60)
         cluster.resume(leader)
         eventually(lambda: not cluster.is_running(leader), "the sleeper to stop", seconds=30)
-        # As a broker, or as a voter if the successor has been elected meanwhile.
+        # The leader is replaced as a broker, or as a voter if the successor has been elected meanwhile.
         reasons = ("another process has taken over this node's id", f"another running node has node id {leader}")
         eventually(lambda: any(reason in cluster.log(leader) for reason in reasons), "the line in the log")
         judge(cluster, writer)
@@ -219,7 +224,8 @@ def test_an_empty_node_that_is_a_quorum_by_itself_does_not_take_the_others_down(
     cluster.stop(3)
     data = properties(cluster, 3)["log.dirs"]
     shutil.rmtree(data)
-    # With the very port at which the others look for their third voter. That of clients is another: they would believe it, too.
+    # It has the very port at which the others look for their third voter. Its port for clients is another one: clients would
+    # believe it, too.
     listeners = properties(cluster, 3)["listeners"].replace(f":{cluster.nodes[3].port},", f":{free_ports(1)[0]},")
     alone = Stray(
         cluster, 3, controller_quorum_voters=voters(cluster, 3), listeners=listeners, log_dirs=data, level="INFO"
@@ -241,7 +247,8 @@ def test_an_empty_node_that_is_a_quorum_by_itself_does_not_take_the_others_down(
 
 def test_a_voter_that_the_others_do_not_have_on_their_list_stops(cluster: Cluster) -> None:
     writer = written(cluster, "orders")
-    # It may follow, as anybody may, until it wants to vote: which is soon, with a shorter patience than a parked fetch.
+    # It may follow the leader, as any node may, until it wants to vote. That is soon, because its timeout is shorter than a
+    # delayed fetch.
     stray = Stray(
         cluster,
         3,
@@ -304,14 +311,16 @@ def test_a_node_restored_from_an_old_copy_catches_up_before_it_counts(cluster: C
     eventually(lambda: sorted(cluster.isr("restored")[0]) == sorted(others), "the killed one to leave the ISR")
     cluster.start(follower)
     cluster.wait_isr("restored")
-    # It is in sync now, so it has to have everything, with either of the others alone.
+    # It is in sync now, so it must have every record, together with either of the others alone.
     cluster.kill(others[0])
     judge(cluster, writer)
 
 
 @pytest.mark.chaos
 def test_a_node_restored_while_the_others_are_away_does_not_lead_with_its_old_log(own_cluster: Cluster) -> None:
-    """The broker epoch decides: eligible leaders are those that had everything when the ISR got too small (KIP-966)."""
+    """The broker epoch decides: eligible leaders are the replicas that had every record when the ISR became too small
+    (KIP-966).
+    """
     cluster = own_cluster
     writer = written(cluster, "alone")
     last = cluster.leaders("alone")[0]
@@ -349,7 +358,7 @@ def test_a_wiped_directory_gets_a_new_id_and_its_replicas_again(own_cluster: Clu
     assert (data / "meta.properties").read_text().split("directory.id=")[1] != before.split("directory.id=")[1]
     cluster.wait_isr("wiped")
     judge(cluster, writer)
-    # Able to lead again, too, from its new directory.
+    # It can lead again, too, from its new directory.
     make_leader(cluster, "wiped", leader)
     judge(cluster, writer)
 
@@ -385,10 +394,10 @@ def test_what_only_nodes_ask_is_not_served_to_clients_and_needs_a_brokers_presen
         with Wire(cluster.nodes[1].port) as wire:
             wire.send(request)
             frame = wire.receive_frame()
-        # By name, because Kafka closes the connection instead: docs/DIFFERENCES.md.
+        # Requests are sent by name, because Kafka closes the connection instead of a response: docs/DIFFERENCES.md.
         assert frame is None or ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") in frame, type(request).__name__
     for request in (r for r in BETWEEN_NODES if getattr(r, "broker_epoch", None) == 1):
-        # One of them is the active controller, unless another is elected while they are asked.
+        # One of the nodes is the active controller, unless another one is elected during the requests.
         eventually(
             lambda request=request: (
                 controllers_codes(cluster, request) == [ErrorCode.NOT_CONTROLLER] * 2 + [ErrorCode.STALE_BROKER_EPOCH]

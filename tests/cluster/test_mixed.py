@@ -15,23 +15,23 @@ from tests.effort import SHORT_SESSIONS
 from tests.needs import needs_apache_kafka
 from tools.apache_kafka import TOOLS, java_command
 
-#: What Ottla assumes and Kafka wants to be given, and the newest release that both know.
+#: Properties that Ottla assumes and Kafka requires, and the newest release that both know.
 OF_BOTH = {
     "process_roles": "broker,controller",
     "controller_listener_names": "CONTROLLER",
     "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "ottla_advertised_release": "4.3.1",
 }
-#: Node 1 has some partitions of it, and no other has them.
+#: A topic with some partitions on node 1 only.
 ALONE = "alone"
-#: Something is always under way, and the start of a Java takes the processor.
+#: The rate of records: requests are always in flight, and the start of a JVM uses the processor.
 PER_SECOND = 100
 IN_SYNC_SECONDS_MAX = 120
 
 
 @contextmanager
 def apache_kafka(cluster: Cluster, node_id: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The node goes on as Apache Kafka, with its directory and its properties."""
+    """Run the node as Apache Kafka, on its directory and with its properties."""
     file = Path(cluster.nodes[node_id].dir) / "kafka.properties"
     file.write_text("".join(f"{name}={text}\n" for name, text in cluster._properties[node_id].items()))
     process = subprocess.Popen(java_command(TOOLS["kafka-server-start"], str(file)), stdin=subprocess.DEVNULL)
@@ -46,7 +46,9 @@ def apache_kafka(cluster: Cluster, node_id: int) -> Iterator[subprocess.Popen[by
 @needs_apache_kafka
 @pytest.mark.timeout(240)
 def test_a_killed_node_goes_on_as_apache_kafka_and_nodes_of_both_kinds_are_killed_and_nothing_is_lost() -> None:
-    """Under an idempotent producer. What node 1 alone had, Kafka has when it has opened what the kill left."""
+    """An idempotent producer writes meanwhile. Kafka opens the logs that the kill left, and has the records that only node 1
+    had.
+    """
     with Cluster(3, **OF_BOTH, **SHORT_SESSIONS) as cluster:
         create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
         create_topic(cluster.bootstrap, 1, ALONE)

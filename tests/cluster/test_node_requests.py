@@ -54,7 +54,9 @@ REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 @pytest.fixture(scope="module")
 def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
-    """ClusterAction is allowed from 127.0.0.1 only. The ACL is made at run time, when the nodes have found each other."""
+    """Yield a cluster in which ClusterAction is allowed from 127.0.0.1 only. The ACL is made at run time, when the nodes have
+    found each other.
+    """
     authorizer = {
         "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow_everyone_if_no_acl_found": "true",
@@ -116,7 +118,8 @@ def test_a_broker_rejects_requests_for_nodes_from_another_address(roles: Roles, 
     codes = {answer.error_code} if not isinstance(answer, fetch.FetchResponse) else {
         part.error_code for each in answer.responses for part in each.partitions
     }  # fmt: skip
-    # What only controllers serve a broker does not know; a client's request it may forward, and that is refused there.
+    # A broker does not know requests that only controllers serve. It may forward other requests of the client, which the
+    # controller rejects.
     assert {ErrorCode(code) for code in codes} <= {
         ErrorCode.UNSUPPORTED_VERSION, REFUSED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     }, answer  # fmt: skip

@@ -1,4 +1,6 @@
-"""Three nodes that log in to each other by OAUTHBEARER: an identity provider gives each of them tokens of seconds for its own assertions."""
+"""Three nodes that log in to each other by OAUTHBEARER: an identity provider gives each of them tokens for its own assertions,
+which are valid for seconds.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from tests.cluster.shared import STEADY
 from tests.ports import free_ports
 
 WAIT_S = 60
-#: Nodes log in again after 85 % of it.
+#: The lifetime of a token. Nodes log in again after 85 % of it.
 TOKEN_S = 5
 ISSUER, AUDIENCE = "https://idp", "kafka"
 KEY = rsa.generate_private_key(65537, 2048)
@@ -39,7 +41,7 @@ def token(subject: str, lifetime_s: int = TOKEN_S) -> str:
 
 
 class Provider(ThreadingHTTPServer):
-    """Exchanges assertions that nodes have signed for tokens, and counts them by node."""
+    """An identity provider that exchanges assertions, which nodes have signed, for tokens, and counts the tokens by node."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Exchange)
@@ -145,7 +147,7 @@ def test_nodes_go_on_with_new_tokens_and_clients_log_in_with_their_own(tmp_path:
                 assert set(failed) == {None}
 
             produce()
-            # All sessions that were open are over by now, and each node has logged in again with newer tokens.
+            # By now all sessions that were open have ended, and each node has logged in again with newer tokens.
             before = Counter(idp.given)
             wait_for(lambda: all(idp.given[f"node-{number}"] >= before[f"node-{number}"] + 2 for number in (1, 2, 3)))
             produce()

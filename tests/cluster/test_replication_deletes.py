@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    # A writer that lives on asks for its topic after the deletion, and that must not create it again.
+    # A writer that goes on uses its topic after the deletion, and must not create it again.
     with Cluster(3, auto_create_topics_enable="false", **STEADY) as cluster:
         yield cluster
 
@@ -39,7 +39,7 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
 
 
 def delete_before(cluster: Cluster, topic: str, offset: int, timeout_ms: int = 20_000) -> tuple[int, int]:
-    """(error, low watermark) as the leader says."""
+    """Delete the records; return (error, low watermark) of the leader's response."""
     asked = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
     with Wire(cluster.nodes[cluster.leaders(topic)[0]].port) as wire:
         wire.sock.settimeout(30)
@@ -70,7 +70,7 @@ def test_records_whose_deletion_was_answered_do_not_come_back_with_another_leade
     assert delete_before(cluster, "cut", 60) == (0, 60)
     leader = cluster.leaders("cut")[0]
     cluster.kill(leader)
-    for node_id in cluster.nodes.keys() - {leader}:  # the client asks any of them who leads
+    for node_id in cluster.nodes.keys() - {leader}:  # the client may ask any of these nodes for the leader
         eventually(
             lambda n=node_id: cluster.metadata(["cut"], n).topics[0].partitions[0].leader_id not in (-1, leader),
             f"another leader on {node_id}",

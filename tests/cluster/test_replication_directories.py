@@ -1,4 +1,4 @@
-"""Several log directories on each node: where replicas go, and what becomes of them when a disk goes or is replaced."""
+"""Several log directories on each node: the placement of replicas, and their state after a disk has failed or was replaced."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def directories(cluster: Cluster, node_id: int, topic: str) -> dict[str, list[int]]:
-    """Partitions by the last part of their directory's name; only of directories that work."""
+    """Return the partitions by the name of their directory, for directories that work."""
     with Wire(cluster.nodes[node_id].port) as wire:
         results = wire.request(DescribeLogDirsRequest(topics=None)).results
     return {
@@ -49,7 +49,7 @@ def flip_last_byte(path: Path) -> bytes:
 
 
 def leaders_when_preferred(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Asks for the preferred leaders, and returns those of now."""
+    """Elect the preferred leaders; return the present ones."""
     with Wire(cluster.nodes[1].port) as wire:
         asked = [TopicNamePartitions(topic=topic, partitions=list(range(6)))]
         wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=5_000))
@@ -72,7 +72,7 @@ def test_leadership_moves_away_from_a_directory_that_is_lost_and_stays_in_the_ot
     found = directories(cluster, 2, "lost")
     led = [partition for partition, leader in cluster.leaders("lost").items() if leader == 2]
     lost, kept = set(found["more"]), set(found["data"])
-    # What a disk that is gone looks like: nothing can be made or renamed there any more.
+    # A renamed directory stands for a disk that is gone: nothing can be made or renamed there any more.
     Path(cluster.directory, "node-2", "more").rename(Path(cluster.directory, "node-2", "gone"))
     eventually(lambda: all(2 not in cluster.isr("lost")[p] for p in lost), "its replicas to leave the ISRs", seconds=30)
     leaders = cluster.leaders("lost")

@@ -52,7 +52,7 @@ def admin(cluster: Cluster) -> Iterator[AdminClient]:
 
 
 def place(cluster: Cluster, topic: str, *replicas: int, **configs: str) -> None:
-    """A topic of one partition on these brokers; the first one leads."""
+    """Create a topic of one partition on these brokers, the first of which leads."""
     wanted = NewTopic(
         topic,
         num_partitions=1,
@@ -80,7 +80,7 @@ def alter(cluster: Cluster, kind: ResourceType, name: str, **configs: str | None
 
 
 def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
-    """Move the topic to these replicas; None cancels the move. The partition's error."""
+    """Move the topic to these replicas, or cancel the move if they are None. Return the partition's error."""
     wanted = ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
     with Wire(next(n.port for n in cluster.nodes.values() if cluster.is_running(n.id))) as wire:
         answer = wire.request(AlterPartitionReassignmentsRequest(topics=[wanted], timeout_ms=10_000))
@@ -96,14 +96,14 @@ def elect(cluster: Cluster, topic: str, kind: int) -> int:
 
 
 def described(cluster: Cluster, topic: str) -> Any:
-    """The partition with its eligible leaders."""
+    """Return the partition with its eligible leaders."""
     with Wire(next(n.port for n in cluster.nodes.values() if cluster.is_running(n.id))) as wire:
         answer = wire.request(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)]))
     return answer.topics[0].partitions[0]
 
 
 def fill(cluster: Cluster, topic: str, count: int, acks: str = "all") -> None:
-    """Records of 10 KB."""
+    """Write records of 10 KB."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": acks, "linger.ms": 5})
     for number in range(count):
         producer.produce(topic, f"{number:010d}" * 1_000, partition=0)
@@ -113,7 +113,7 @@ def fill(cluster: Cluster, topic: str, count: int, acks: str = "all") -> None:
 
 def size_on(cluster: Cluster, node_id: int, topic: str) -> int:
     file = Path(cluster.nodes[node_id].dir) / "data" / f"{topic}-0" / f"{0:020d}.log"
-    # Allocated ahead with zeros: what counts is where the last batch ends.
+    # The file is allocated ahead with zeros: only batches count.
     rows = list(dump_log(OsFiles(), str(file), records=False)) if file.exists() else []
     return sum(int(row["size"]) for row in rows if "size" in row)
 
@@ -126,7 +126,7 @@ CHANGE = "PartitionChangeRecord"
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_throttled_move_keeps_its_rate_and_is_quick_once_the_throttle_is_gone(cluster: Cluster, side: str) -> None:
     place(cluster, "big", 1)
-    fill(cluster, "big", 2_400)  # 24 MB
+    fill(cluster, "big", 2_400)  # these are 24 MB
     for node_id in cluster.nodes:
         alter(cluster, ResourceType.BROKER, str(node_id), **{f"{side}_replication_throttled_rate": str(MEGABYTE)})
     replicas = "0:1" if side == "leader" else "0:2"
@@ -134,7 +134,7 @@ def test_a_throttled_move_keeps_its_rate_and_is_quick_once_the_throttle_is_gone(
     began = time.monotonic()
     assert reassign(cluster, "big", [2]) == 0
     eventually(lambda: size_on(cluster, 2, "big") > 3 * MEGABYTE, "a part of it", seconds=30)
-    # The first second's bytes and one more fetch may be early.
+    # The bytes of the first second and of one more fetch may come early.
     assert size_on(cluster, 2, "big") <= (time.monotonic() - began + 1) * MEGABYTE + 2 * MEGABYTE
     assert cluster.isr("big")[0] == [1], "still under way"
     alter(cluster, ResourceType.TOPIC, "big", **{f"{side}_replication_throttled_replicas": None})
@@ -149,7 +149,7 @@ def test_a_throttle_does_not_hold_back_replicas_that_are_in_sync(cluster: Cluste
         alter(cluster, ResourceType.BROKER, str(node_id), leader_replication_throttled_rate="1000")
     alter(cluster, ResourceType.TOPIC, "steady", leader_replication_throttled_replicas="*")
     began = time.monotonic()
-    fill(cluster, "steady", 300)  # 3 MB would take most of an hour
+    fill(cluster, "steady", 300)  # these 3 MB would take most of an hour
     assert time.monotonic() - began < 60 and sorted(cluster.isr("steady")[0]) == [1, 2, 3]
 
 
@@ -158,7 +158,7 @@ def test_a_move_that_is_cancelled_under_load_leaves_everything_as_it_was(cluster
     writer = Writer(cluster, "cancelled")
     writer.write(500)
     writer.flush()
-    # A throttle of next to nothing: the new replica never gets in sync.
+    # The throttle is so low that the new replica never gets in sync.
     alter(cluster, ResourceType.BROKER, "3", follower_replication_throttled_rate="1")
     alter(cluster, ResourceType.TOPIC, "cancelled", follower_replication_throttled_replicas="0:3")
     fill(cluster, "cancelled", 200)
@@ -204,7 +204,9 @@ def recovery_states(cluster: Cluster, node_id: int) -> list[int]:
 
 
 def lost_last_leader(cluster: Cluster, topic: str) -> None:
-    """Broker 2 is back and may not lead: 1, which is gone, has records that 2 has not."""
+    """Bring the topic into the state where broker 2 is back and may not lead, because broker 1, which is gone, has records that
+    2 lacks.
+    """
     place(cluster, topic, 1, 2, min_insync_replicas="1")
     fill(cluster, topic, 20)
     cluster.kill(2)
@@ -249,7 +251,7 @@ def test_eligible_leaders_are_forgotten_when_the_minimum_they_depend_on_changes(
     eventually(lambda: described(cluster, "eligible").eligible_leader_replicas == [3], "3 to be eligible")
     alter(cluster, ResourceType.TOPIC, "eligible", min_insync_replicas="2")
     eventually(lambda: not described(cluster, "eligible").eligible_leader_replicas, "it not to be any more")
-    # What is committed now, 3 does not have.
+    # Broker 3 does not have the records that are committed now.
     fill(cluster, "eligible", 10)
     assert sorted(cluster.isr("eligible")[0]) == [1, 2]
 

@@ -34,12 +34,12 @@ from tests.cluster.shared import make_topics
 
 pytestmark = pytest.mark.timeout(120)
 
-CONTROLLERS = 2  # DescribeCluster's endpoint type
+CONTROLLERS = 2  # the endpoint type of controllers in DescribeCluster
 
 
 @pytest.fixture(scope="module")
 def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
-    """Three controllers and two brokers for all tests that leave every node running."""
+    """Yield three controllers and two brokers for all tests that leave every node running."""
     with separate_roles(tmp_path_factory.mktemp("roles")) as planned:
         planned.start(*planned.all)
         yield planned
@@ -75,7 +75,7 @@ def read(roles: Roles, topic: str, count: int) -> list[int]:
 
 def test_clients_see_the_brokers_and_the_quorum_has_the_controllers(roles: Roles) -> None:
     admin = AdminClient({"bootstrap.servers": roles.bootstrap})
-    # Each is ready when it knows itself; that the other has read of it, too, follows a moment later.
+    # A broker is ready when the metadata has itself. The other broker reads of it a moment later.
     eventually(lambda: sorted(admin.list_topics(timeout=20).brokers) == [11, 12], "both brokers")
     assert admin.list_topics(timeout=20).controller_id in (11, 12), (
         "clients send what the controller decides to a broker (KIP-590)"
@@ -83,7 +83,9 @@ def test_clients_see_the_brokers_and_the_quorum_has_the_controllers(roles: Roles
     create(roles, "one")
     write(roles, "one", 100)
     assert read(roles, "one", 100) == list(range(100))
-    for node_id in roles.brokers:  # a controller that has just been elected learns of them
+    for (
+        node_id
+    ) in roles.brokers:  # retried, because a controller that has just been elected does not know the brokers yet
         roles.wait_observer(node_id)
     quorum = roles.quorum()
     assert sorted(each.replica_id for each in quorum.current_voters) == [1, 2, 3]
@@ -220,7 +222,7 @@ def add_voter(roles: Roles, node: Process) -> None:
         nonlocal timed_out
         with Wire(roles.a_broker.port) as wire:
             answer = wire.request(request)
-        if answer.error_code == ErrorCode.DUPLICATE_VOTER:  # what timed out was decided all the same
+        if answer.error_code == ErrorCode.DUPLICATE_VOTER:  # the request that timed out was decided all the same
             return timed_out
         assert answer.error_code in (0, ErrorCode.REQUEST_TIMED_OUT), answer
         timed_out |= answer.error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -269,7 +271,7 @@ def test_a_controller_that_stands_alone_is_joined_by_others_and_leaves_them(tmp_
         one.kill()
         create(roles, "without-it", replicas=1)
         write(roles, "without-it", 10)
-        # What they know of each other is in the log: it survives that all of them stop.
+        # The nodes know each other from the log, so that it survives when all of them stop.
         for node in [*roles.brokers.values(), *others]:
             node.stop()
         roles.start(*others, *roles.brokers.values())
@@ -293,7 +295,7 @@ def test_a_quorum_of_configured_voters_becomes_a_dynamic_one_and_loses_a_voter(t
         assert answer.error_code == 0, answer
         leaving.stop()
         staying = [node for node in roles.controllers.values() if node is not leaving]
-        # The list in their configuration is not what counts any more.
+        # The list in their configuration does not count any more.
         for node in staying:
             node.stop()
         roles.start(*staying)
@@ -305,7 +307,7 @@ def test_a_quorum_of_configured_voters_becomes_a_dynamic_one_and_loses_a_voter(t
 
 @pytest.mark.chaos
 def test_what_a_slow_controller_has_taken_is_not_asked_again_when_heartbeats_are_late(tmp_path: Path) -> None:
-    # A heartbeat is given up after half a session, and the session must not end before the controller goes on.
+    # A heartbeat is given up after half a session. The session must not end before the controller goes on.
     with separate_roles(tmp_path, controllers=1, brokers=1, broker_session_timeout_ms="18000") as roles:
         roles.start(*roles.all)
         controller = roles.controllers[1].process

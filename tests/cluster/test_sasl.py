@@ -41,7 +41,7 @@ WAIT_S = 30
 SESSION_MS = 2_000
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-#: What a busy machine may take beyond the time that is measured.
+#: The time that a busy machine may need besides the measured time.
 BUSY_S = 20
 MECHANISM = "SCRAM-SHA-512"
 SECRETS = ("planted-",)
@@ -86,7 +86,7 @@ class Secured:
         )
         for done in self.admin.create_acls([entry]).values():
             done.result(WAIT_S)
-        # The answer comes from the controller; a broker that has not replayed the entry yet refuses, as Kafka's does.
+        # The controller answers. A broker that has not replayed the entry yet rejects requests, as Kafka's does.
         assert all(asyncio.run(know_acls_of(f"User:{user}", address)) for address in self.cluster.bootstrap.split(","))
         return entry
 
@@ -120,7 +120,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 class Sending:
-    """A load on all partitions of a topic: what was answered, and which errors the client has seen."""
+    """A load on all partitions of a topic, with the acknowledgements, and the errors that the client has seen."""
 
     def __init__(self, config: dict[str, str], topic: str) -> None:
         self.accepted, self.accepted_at = 0, 0.0
@@ -145,7 +145,7 @@ class Sending:
             try:
                 producer.produce(self._topic, b"x", partition=number % 3, on_delivery=self._delivered)
             except KafkaException as error:
-                # librdkafka refuses by itself once its metadata says that the topic is not authorized.
+                # librdkafka itself rejects a record once its metadata says that the topic is not authorized.
                 self.refused[number % 3] = error.args[0].code()
             producer.poll(0.01)
             number += 1
@@ -166,7 +166,7 @@ class Sending:
 
 
 async def know_acls_of(principal: str, address: str) -> bool:
-    """Return whether the node at the address has replayed an ACL of the principal before the time is up."""
+    """Wait for an ACL of the principal; return whether the node at the address has replayed one in time."""
     wanted = DescribeAclsRequest(1, None, 1, principal, None, 1, 1)
     async with channels(address) as to:
         node, began = to.anonymous(address), time.monotonic()
@@ -250,14 +250,14 @@ def test_a_changed_password_ends_sessions_at_their_re_authentication_and_is_aske
         secured.add_user("carol", b"planted-changed")
         changed = time.monotonic()
         wait_for(lambda: not can_log_in(secured.client("carol", "planted-carol")))
-        for address in secured.bootstrap.split(","):  # each of them reads of the change for itself
+        for address in secured.bootstrap.split(","):  # each node reads of the change for itself
             changed_there = {**secured.client("carol", "planted-changed"), "bootstrap.servers": address}
             wait_for(lambda config=changed_there: can_log_in(config))
         wait_for(lambda: KafkaError._AUTHENTICATION in load.errors)
         ended = time.monotonic() - changed
         with Sending(secured.client("carol", "planted-changed"), "changed") as other:
             other.wait(20)
-    # A session whose client was too slow to renew it ends, too: the client connects again.
+    # A session that its client is too slow to renew ends as well: the client connects again.
     assert KafkaError._AUTHENTICATION not in other.errors and not load.refused and not other.refused
     assert ended < SESSION_MS / 1000 + BUSY_S, "a session ends with its time; the rest is what a busy machine takes"
 
@@ -298,8 +298,8 @@ async def test_a_delegation_token_that_is_expired_ends_on_all_nodes(secured: Sec
 
 
 async def is_refused(session: Channel) -> bool:
-    """Return whether the re-authentication of the session is refused before the time is up. If the session's time is over before the answer, the
-    next login is.
+    """Return whether the re-authentication of the session is rejected in time. If the session ends before the response, the
+    next login counts.
     """
     began = time.monotonic()
     while time.monotonic() - began < SESSION_MS / 1000 + BUSY_S:

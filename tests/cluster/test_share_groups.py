@@ -28,7 +28,7 @@ TOPIC, GROUP, PARTITIONS = "jobs", "workers", 3
 
 
 class Load:
-    """A producer that goes on until it is stopped; every seventh record is to be released once."""
+    """A producer that goes on until it is stopped. Every seventh record has to be released once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.acknowledged: set[bytes] = set()
@@ -59,7 +59,7 @@ class Load:
 
 
 def coordinator_of(cluster: Cluster, key: SharePartitionKey) -> int:
-    """The node that coordinates the share partition, -1 while there is none."""
+    """Return the node that coordinates the share partition; -1 while there is none."""
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=[key.coordinator_key])
     found = any_node(cluster, lambda wire: wire.request(request, 6).coordinators[0])
     return -1 if found.error_code else int(found.node_id)
@@ -74,7 +74,9 @@ def initialize(cluster: Cluster, key: SharePartitionKey) -> bool:
 
 
 def is_finished(cluster: Cluster, key: SharePartitionKey) -> bool:
-    """An acceptance may have been written of which the answer was lost, so the share coordinator is asked."""
+    """Return whether all records are finished, by the share coordinator: it may have written an acceptance whose response was
+    lost.
+    """
     topic = [
         ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=key.partition, timestamp=-1)])
     ]
@@ -95,10 +97,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_a_broker_that_does_not_lead_the_partition_names_its_leader(cluster: Cluster) -> None:
-    """KIP-951, for ShareFetch and ShareAcknowledge."""
+    """ShareFetch and ShareAcknowledge have this, too (KIP-951)."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     make_topics(admin, NewTopic("elsewhere", 1, 3))
-    cluster.wait_isr("elsewhere", 3)  # the node that is asked may know the topic later than the one that made it
+    # The node that is asked may learn of the topic later than the node that has created it.
+    cluster.wait_isr("elsewhere", 3)
     at = (cluster.metadata(["elsewhere"]).topics[0].topic_id, 0)
     leader = cluster.leaders("elsewhere")[0]
     other = next(number for number in cluster.nodes if number != leader)

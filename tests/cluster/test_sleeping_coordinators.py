@@ -1,4 +1,4 @@
-"""Coordinators on three nodes one of which sleeps: its session has to end before others take over."""
+"""Coordinators on three nodes, of which one sleeps: its session has to end before others take over."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from tests.cluster.test_coordinators import (
 )
 from tests.cluster.transactor import PRODUCE_VERSION, Transactor
 
-__all__ = ["cluster", "topic"]  # fixtures
+__all__ = ["cluster", "topic"]  # pytest fixtures
 
 pytestmark = pytest.mark.timeout(180)
 
-#: The default of a session. The other nodes' must not end on a busy machine, and a request meanwhile is answered before the sleeper's does.
+#: The default session. The other nodes' sessions must not end on a busy machine, and a request meanwhile is answered before the
+#: session of the sleeping node ends.
 SESSIONS = {"broker_session_timeout_ms": "9000", "broker_heartbeat_interval_ms": "500"}
 ASKED_MS, BUSY_MS = 1_000, 7_000
 
@@ -45,7 +46,7 @@ def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
     partition = led_by(cluster, topic, 3)
     transactor.produce(topic, partition, b"decided")
-    cluster.pause(3)  # it takes no marker, so the transaction stays prepared
+    cluster.pause(3)  # the sleeping node writes no marker, so that the transaction stays prepared
     transactor.end(commit=True)
     cluster.kill(1)
     cluster.resume(3)
@@ -56,11 +57,13 @@ def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next
 
 @pytest.mark.chaos
 def test_the_end_of_the_next_transaction_waits_for_the_markers_of_the_last_one(cluster: Cluster, topic: str) -> None:
-    """A producer with the epoch that it was given is no zombie (invariant 34); a Go client's transactional copy died of it."""
+    """A producer with its current epoch is no zombie (invariant 34). Before the fix a transactional program in Go ended by the
+    error.
+    """
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
     partition = led_by(cluster, topic, 3)
     transactor.produce(topic, partition, b"first")
-    cluster.pause(3)  # it takes no marker, so the transaction stays prepared
+    cluster.pause(3)  # the sleeping node writes no marker, so that the transaction stays prepared
     with Wire(cluster.nodes[1].port) as wire:
         transactor.end(commit=True)
         answers = [wire.request(transactor.end_request(commit=commit)).error_code for commit in (True, False)]
@@ -79,7 +82,7 @@ def test_a_request_that_waits_for_a_sleeping_coordinator_is_answered_in_its_own_
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
     partition = led_by(cluster, topic, 3)
     with Wire(cluster.nodes[3].port) as wire:
-        wire.sock.settimeout((ASKED_MS + BUSY_MS) / 1000)  # invariant 53
+        wire.sock.settimeout((ASKED_MS + BUSY_MS) / 1000)  # the order of requests is invariant 53
         cluster.pause(1)
         request = transactor.produce_request(topic, partition, b"x", timeout_ms=ASKED_MS)
         answer = wire.request(request, PRODUCE_VERSION).responses[0].partition_responses[0]

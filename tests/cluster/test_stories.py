@@ -22,7 +22,7 @@ from tests.ottla.conftest import Finished, run_here
 pytestmark = pytest.mark.timeout(180)
 
 TOPIC = "orders"
-#: This node's file keeps its stories from everybody.
+#: The node whose properties forbid everyone to read its stories.
 SILENT = 3
 
 

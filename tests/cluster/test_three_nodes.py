@@ -52,13 +52,15 @@ def create(cluster: Cluster, topic: str, partitions: int = 1, **configs: str) ->
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = {"min.insync.replicas": "2"} | {name.replace("_", "."): value for name, value in configs.items()}
     make_topics(admin, NewTopic(topic, partitions, 3, config=wanted))
-    # Every broker has to know it: clients may ask any of them.
+    # Every broker has to know the topic: clients may ask any of them.
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: not cluster.metadata([topic], n).topics[0].error_code, f"{topic} on {node_id}")
 
 
 def test_no_step_of_a_transaction_waits_for_a_fetch_to_time_out() -> None:
-    """A fetch that raises the watermark of one partition may have the next step written to another of the same session."""
+    """A fetch that raises the high watermark of one partition may cause the next step to be written to another partition of the
+    same session.
+    """
     with Cluster(3, replica_fetch_wait_max_ms="10000", **STEADY) as cluster:
         create(cluster, "t", 3)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
@@ -75,7 +77,9 @@ def test_no_step_of_a_transaction_waits_for_a_fetch_to_time_out() -> None:
 def test_batches_in_flight_keep_their_order_while_the_first_is_verified_and_its_files_are_made(
     cluster: Cluster,
 ) -> None:
-    """The first append to a partition needs a worker, also behind the coordinator's response: the second one overtook it."""
+    """The first append to a partition needs a worker, also after the coordinator's response. Before the fix the second one
+    overtook it.
+    """
     for number in range(6):
         topic = f"new-{number}"
         create(cluster, topic)
@@ -83,7 +87,7 @@ def test_batches_in_flight_keep_their_order_while_the_first_is_verified_and_its_
 
 
 def acknowledged_in_a_transaction(cluster: Cluster, topic: str, batches: int) -> list[int | str]:
-    """The offsets of batches of one record, all of which are in flight at the same time, or their errors."""
+    """Return the offsets of batches of one record, all of which are in flight at the same time, or their errors."""
     acknowledged: list[int | str] = []
     settings = {"transactional.id": topic, "batch.num.messages": 1, "linger.ms": 0, "log_level": 0}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
@@ -102,7 +106,7 @@ class Writer:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.topic = topic
         self.sent = 0
-        self.acknowledged: dict[int, int] = {}  # value -> offset
+        self.acknowledged: dict[int, int] = {}  # the offset by the value
         self.times: list[float] = []
         self.errors: list[str] = []
         self._producer = Producer(
@@ -111,7 +115,7 @@ class Writer:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 0,
-                # A sleeping broker keeps its connections: how long the client waits for an answer is up to the client.
+                # the client decides how long it waits for a sleeping broker, which keeps its connections
                 "socket.timeout.ms": 6000,
             }
         )
@@ -139,10 +143,12 @@ class Writer:
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[int]:
-    """The values in their order; once each that librdkafka wrote again with another producer epoch (tests/chaos/producer_epochs.py)."""
+    """Return the values in their order. A value that librdkafka wrote again with another producer epoch counts once
+    (tests/chaos/producer_epochs.py).
+    """
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "judge", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    values: dict[int, int] = {}  # by offset
+    values: dict[int, int] = {}  # the value by the offset
     places: dict[int, list[int]] = {}
     deadline = time.monotonic() + 60
     while len(places) < count and time.monotonic() < deadline:
@@ -199,7 +205,7 @@ def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(patient: C
 
 @pytest.mark.chaos
 def test_a_killed_leader_is_listed_for_a_while_though_it_leads_nothing_any_more(cluster: Cluster) -> None:
-    """librdkafka forgets who leads now together with a broker that is not listed, and asks again up to a second later."""
+    """If a broker is not listed, librdkafka also forgets its successor as leader, and asks again up to a second later."""
     create(cluster, "listed")
     leader = cluster.leaders("listed")[0]
     cluster.kill(leader)
@@ -218,7 +224,9 @@ def test_a_killed_leader_is_listed_for_a_while_though_it_leads_nothing_any_more(
 @pytest.mark.chaos
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_a_broker_that_was_stopped_is_listed_no_more(cluster: Cluster, leads: bool) -> None:
-    """A tool that asks each broker that is listed, as kafka-consumer-groups --all-groups does, waits 30 s for one that is not there."""
+    """A tool that asks each listed broker, as kafka-consumer-groups --all-groups does, waits 30 s for a broker that is not
+    there.
+    """
     create(cluster, "left")
     stopped = next(node_id for node_id in cluster.nodes if (node_id == cluster.leaders("left")[0]) == leads)
     cluster.stop(stopped)
@@ -240,7 +248,7 @@ def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(cluster: Clust
     cluster.start(follower)
     cluster.wait_isr("away")
     others = [n for n in cluster.nodes if n != follower]
-    cluster.kill(others[0])  # one of the two that were there all the time
+    cluster.kill(others[0])  # one of the two brokers that have run all the time
     writer.write(10)
     writer.flush()
     assert read(cluster, "away", writer.sent) == list(range(writer.sent))
@@ -333,12 +341,12 @@ def test_a_partition_moves_to_other_brokers_with_its_records(cluster: Cluster) -
 def test_a_deleted_topic_goes_from_every_disk(cluster: Cluster) -> None:
     create(cluster, "gone", partitions=3)
     folders = [Path(node.dir) / "data" / f"gone-{i}" for node in cluster.nodes.values() for i in range(3)]
-    # The first record makes the folder: without one there is nothing to wait for below, and brokers may not know yet.
+    # The first record creates the folder: before it there would be nothing to wait for, and brokers may not know the topic yet.
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for partition in range(3):
         producer.produce("gone", b"x", partition=partition)
     assert producer.flush(20) == 0
-    del producer  # its next question for metadata would create the topic again
+    del producer  # its next Metadata request would create the topic again
     eventually(lambda: all(folder.exists() for folder in folders), "the records to come to every disk")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.delete_topics(["gone"])["gone"].result(20)

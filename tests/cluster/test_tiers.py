@@ -1,4 +1,6 @@
-"""Old segments lie in a store, and stock clients do not see where: reads across the border, retention, restarts and failovers (KIP-405)."""
+"""Old segments are in a store, which stock clients do not notice: reads across the local start offset, retention, restarts and
+failovers (KIP-405).
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def numbers(cluster: Cluster, topic: str, count: int, **settings: str) -> list[i
     consumer = cluster.consumer(**settings)
     consumer.assign(
         [confluent_kafka.TopicPartition(topic, 0, 0)]
-    )  # no coordinator, whose broker a test may have stopped
+    )  # there is no coordinator, whose broker a test may have stopped
     found: list[int] = []
     try:
         while len(found) < count:
@@ -118,7 +120,7 @@ def local_start(cluster: Cluster, topic: str, node: int = 1) -> int:
 
 
 def tiered(cluster: Cluster, topic: str) -> None:
-    """Wait until the active segment alone is on the local disk."""
+    """Wait until only the active segment is on the local disk."""
     eventually(lambda: len(segments(cluster, topic)) == 1, "the active segment alone is here", 60)
 
 
@@ -183,7 +185,7 @@ def test_delete_records_and_retention_delete_from_the_store(cluster: Cluster, st
     admin.delete_records([partition])[confluent_kafka.TopicPartition("short", 0)].result(30)
     eventually(lambda: len(list(store.rglob("short-0-*/*.log"))) < before, "segments leave the store", 30)
     assert offset(cluster, "short", OffsetSpec.earliest()) == 200
-    alter(cluster, "short", "retention.ms", "1000")  # all records are of 2023
+    alter(cluster, "short", "retention.ms", "1000")  # all records have timestamps of 2023
     eventually(lambda: not list(store.rglob("short-0-*/*.log")), "all segments leave the store", 30)
     assert offset(cluster, "short", OffsetSpec.earliest()) >= local_start(cluster, "short")
 
@@ -280,7 +282,9 @@ def leader(cluster: Cluster, topic: str) -> int:
 
 @pytest.mark.chaos
 def test_followers_delete_what_is_stored_and_lead_on(three: Cluster) -> None:
-    """Each replica's old segments go once the store has them; the next leader knows what is stored, and copies on."""
+    """Each replica deletes its old segments once the store has them. The next leader knows what is stored, and goes on
+    copying.
+    """
     create(three, "shared", replicas=3, min_insync_replicas="2")
     write(three, "shared", 0, COUNT)
     for node in three.node_ids:
@@ -314,7 +318,9 @@ def replicas_of(cluster: Cluster, topic: str, *node_ids: int) -> None:
 
 
 def test_a_new_replica_begins_at_the_leaders_disk_and_leads_the_whole_log(three: Cluster) -> None:
-    """It joins the ISR with what the store does not have, and goes on with the producers' sequences from the store."""
+    """The replica joins the ISR with the records that the store does not have, and goes on with the producers' sequences from
+    the store.
+    """
     create(three, "moved", replicas=1)
     old = leader(three, "moved")
     new = next(node for node in three.node_ids if node != old)
@@ -360,7 +366,8 @@ def test_a_replica_that_lost_its_disk_gets_what_only_the_store_has(three: Cluste
     first = leader(three, "lost")
     three.stop(first)
     eventually(lambda: leader(three, "lost") not in (-1, first), "another leader", 60)
-    if leader(three, "lost") != follower:  # its epochs are as good, but this is about the one that came back
+    # The follower could lead as well, but this test is about the replica that came back.
+    if leader(three, "lost") != follower:
         third = next(node for node in others if node != first)
         three.start(first)
         eventually(

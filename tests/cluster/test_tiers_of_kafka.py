@@ -36,7 +36,7 @@ from tools.apache_kafka.jars import tiers_classpath
 
 pytestmark = [pytest.mark.compat, needs_apache_kafka, pytest.mark.timeout(300)]
 
-#: What Kafka wants to be given besides. Its first check of retention is half a minute after its start otherwise.
+#: Properties that Kafka needs besides. By default its first check of retention is half a minute after its start.
 OF_KAFKA = {
     "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
     "remote.log.metadata.manager.listener.name": "PLAINTEXT",
@@ -46,7 +46,7 @@ OF_KAFKA = {
 
 @contextmanager
 def apache_kafka(cluster: Cluster, store: Path, node_id: int = 1) -> Iterator[None]:
-    """The node, which is stopped, goes on as Apache Kafka with its directory, its properties and its store, and is stopped cleanly."""
+    """Run the stopped node as Apache Kafka on its directory, with its properties and its store; stop it cleanly."""
     folder = Path(cluster.nodes[node_id].dir)
     properties = cluster._properties[node_id] | OF_KAFKA | {"rsm.config.dir": str(store)}
     file = folder / "kafka.properties"
@@ -134,7 +134,7 @@ def test_each_goes_on_with_what_the_other_stored(tmp_path: Path) -> None:
         all_stored("events")
         check(3 * COUNT, kept)
 
-        # What Kafka has stored is deleted here, too.
+        # Ottla deletes segments that Kafka has stored, too.
         gone = confluent_kafka.TopicPartition("events", 0, COUNT + COUNT // 2)
         admin = AdminClient(cluster.client_settings)
         admin.delete_records([gone])[gone].result(30)
@@ -155,7 +155,7 @@ def test_each_goes_on_with_what_the_other_stored(tmp_path: Path) -> None:
 
 
 def test_each_is_a_new_replica_of_the_others_log(tmp_path: Path) -> None:
-    """The store alone has the beginning of the log: the new replica is in sync without it, and then leads alone."""
+    """The beginning of the log is in the store only: the new replica gets in sync without it, and then leads alone."""
     with tiered_cluster(3, tmp_path, **OF_BOTH) as cluster:
         create(cluster, "moved")
         replicas_of(cluster, "moved", 1)

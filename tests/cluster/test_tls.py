@@ -50,7 +50,7 @@ WAIT_S = 30
 
 
 def node_properties(directory: Path, number: int, authority: Authority) -> dict[str, str]:
-    """Return properties of a node of which everything but the port by which the test itself looks at metadata is TLS."""
+    """Return the properties of a node. All its ports use TLS, except the one by which the test itself reads metadata."""
     write_key_store(directory, number, authority.issue(f"node-{number}", ["localhost", "127.0.0.1"]))
     (directory / "ca.pem").write_text(authority.pem)
     return {
@@ -73,7 +73,7 @@ def write_key_store(directory: Path, number: int, issued: Issued) -> None:
 
 
 class Secured:
-    """The cluster, with what its clients need."""
+    """A cluster with TLS, and what its clients need."""
 
     def __init__(self, directory: Path, cluster: Cluster, authority: Authority, ports: list[int]) -> None:
         self.directory = directory
@@ -204,7 +204,7 @@ def private_pem(secured: Secured, issued: Issued) -> Iterator[str]:
 
 
 def exchange(secured: Secured, context: ssl.SSLContext) -> bytes:
-    """Return the first node's answer to a request. With TLS 1.3 a refusal comes after the client's handshake."""
+    """Return the first node's response to a request. With TLS 1.3 the client sees a rejection only after its handshake."""
     with (
         socket.create_connection(("localhost", secured.ports[0]), WAIT_S) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as connection,
@@ -217,7 +217,7 @@ def exchange(secured: Secured, context: ssl.SSLContext) -> bytes:
 
 
 class Load:
-    """Produces all the time, with a new connection for each record, and counts what failed; a consumer keeps its connections."""
+    """Produces all the time, with a new connection for each record, and counts failures; a consumer keeps its connections."""
 
     def __init__(self, secured: Secured) -> None:
         self.done = 0
@@ -385,7 +385,7 @@ def test_what_else_a_request_changes_is_changed_when_its_key_store_is_refused(se
 
 
 def test_access_is_decided_by_the_name_in_the_certificate(tmp_path: Path) -> None:
-    """Nodes are super users by the names in theirs, also on the controllers' listener."""
+    """Nodes are super users by the names in their certificates, also on the controllers' listener."""
     authority = Authority.create("test CA")
     (base, *_) = free_ports(150)
     properties = node_properties(tmp_path, 1, authority) | {

@@ -1,7 +1,8 @@
-"""A producer of transaction version 2 (KIP-890) by hand, over all nodes of a cluster: every answer that it got is known.
+"""A producer of transaction version 2 (KIP-890) made of single requests to all nodes of a cluster: every response to it is
+known.
 
-As clients do, it asks again after what passes: a coordinator that moves or loads, a leader that is lost, the last
-transaction that still completes. Anything else is in `refused`, and ends the call.
+As clients do, it retries after transient errors: a coordinator that moves or loads, a lost leader, a former transaction that
+still completes. Anything else is in `refused`, and ends the call.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.cluster.coordinators import TRANSACTION, group_coordinator, transacti
 SECONDS_MAX = 60.0
 RETRY_SECONDS = 0.01
 INIT_PRODUCER_ID_VERSION = 5
-# The newest with names for topics.
+# The newest versions with names of topics.
 PRODUCE_VERSION, TXN_OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION = 12, 5, 9
 LATEST = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -53,11 +54,13 @@ PASSING = frozenset(
 
 
 class RequestRejected(Exception):
-    """An error that does not pass."""
+    """An error that is not transient."""
 
 
 class Nodes:
-    """Asks the node that `find` names, until the answer is no passing error; who was right is asked first the next time."""
+    """Sends requests to the node that `find` names, until the error is not transient. The node that was right gets the next
+    request first.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -116,7 +119,7 @@ class Nodes:
         return int(answer.topics[0].partitions[0].offset)
 
     def is_stable(self, topic: str, partition: int) -> bool:
-        """No transaction is open there."""
+        """Return whether no transaction is open there."""
         stable = self.end_offset(topic, partition, READ_COMMITTED)
         return stable == self.end_offset(topic, partition, READ_UNCOMMITTED)
 
@@ -167,7 +170,7 @@ class Transactor(Nodes):
         self._sequences[topic, partition] += 1
 
     def produce_request(self, topic: str, partition: int, value: bytes, timeout_ms: int = 5_000) -> ProduceRequest:
-        """The next one."""
+        """Return the next Produce request."""
         records = batch(
             [value],
             producer_id=self.producer_id,
@@ -201,7 +204,7 @@ class Transactor(Nodes):
         )
 
     def end_request(self, *, commit: bool) -> EndTxnRequest:
-        """Return the request that ends the transaction of now, begun or not."""
+        """Return the request that ends the present transaction, which may not have begun."""
         return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,

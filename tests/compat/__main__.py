@@ -1,5 +1,7 @@
-"""`make compat`: runs the allowed tests of each suite against one fresh node and against three, one line a test; fails when one
-of them does not pass. Then the same over TLS and with logins, against one node; `--apache-kafka` shows what that gives there."""
+"""`make compat`: runs the allowed tests of each suite against one fresh node and against three, with one line for each test; it
+fails when one of them does not pass. Then tests run over TLS and with logins, against one node; `--apache-kafka` shows their
+results at Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +60,13 @@ from tools import apache_kafka
 
 HERE = Path(__file__).parent
 PORT = 27092
-#: Of ACLs, in each of which each API is requested once by each principal.
+#: The number of random worlds of ACLs. In each of them each principal requests each API once.
 WORLDS = 150
-#: By the number of nodes: each has its own allow-list, because some tests want three replicas and some a super user less.
+#: The allow-list by the number of nodes, because some tests want three replicas, and some want one super user less.
 ALLOWED = {1: "librdkafka_allow.txt", 3: "librdkafka_three_nodes_allow.txt"}
-#: Tests of kafka-python that are about the set-up of the one node: one moves a replica of the first broker, which has one of three
-#: partitions, one assigns a replica to broker 0, one wants to see advertised.listeners in its properties, and one wants a single poll to
-#: return what three brokers have: three nodes of Apache Kafka 4.3.1 fail it in three of four runs.
+#: Tests of kafka-python that are about the set-up of a single node: one moves a replica of the first broker, which has one of
+#: three partitions, one assigns a replica to broker 0, one wants to see advertised.listeners in its properties, and one wants a
+#: single poll to return the records of three brokers: three nodes of Apache Kafka 4.3.1 fail it in three of four runs.
 FOR_ONE_NODE = {
     "test_admin_integration::test_alter_replica_log_dirs",
     "test_admin_integration::test_create_partitions",
@@ -79,14 +81,14 @@ def report(outcome: Outcome) -> Outcome:
 
 
 def serving(nodes: int, logs: Path, name: str, **properties: str) -> AbstractContextManager[str]:
-    """Fresh nodes for one suite; gives their bootstrap address."""
+    """Run new nodes for one suite; yield their bootstrap address."""
     if nodes == 1:
         return running_node(PORT, logs / f"node-{name}.log", **properties)
     return running_cluster(nodes, logs / name, **properties)
 
 
 def run_librdkafka(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Each allowed test (or the named ones), on fresh nodes a scenario."""
+    """Run each allowed test, or the named ones, with new nodes for each scenario."""
     if reason := librdkafka.missing():
         print(f"librdkafka is left out: {reason}")
         return []
@@ -96,7 +98,9 @@ def run_librdkafka(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_librdkafka_consumer(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Its tests of groups, whose members speak the consumer protocol (KIP-848), on one node as in Apache Kafka's baseline."""
+    """Run its tests of groups, whose members speak the consumer protocol (KIP-848), on one node as in Apache Kafka's
+    baseline.
+    """
     if nodes > 1 or (reason := librdkafka.missing()):
         print(f"librdkafka by the consumer protocol is left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -108,7 +112,7 @@ def run_librdkafka_consumer(logs: Path, names: list[str], nodes: int) -> list[Ou
 
 
 def run_group_logs(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Apache Kafka and a node go on with the groups of each other's `__consumer_offsets`."""
+    """Let Apache Kafka and a node go on with the groups of each other's `__consumer_offsets`."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"the handover of groups is left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -122,7 +126,9 @@ def run_group_logs(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_random_groups(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """2,000 random sequences of each kind of group (or the named number and kinds), answered as Apache Kafka answers them."""
+    """Compare the answers to 2,000 random sequences of each kind of group (or the named number and kinds) with those of Apache
+    Kafka.
+    """
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"random sequences of groups are left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -158,7 +164,7 @@ def run_client_lines(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Compare what principals may do with Apache Kafka, request by request; a name is a seed."""
+    """Compare the permissions of principals with those at Apache Kafka, request by request; a name is a seed."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"the comparison of authorization is left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -173,7 +179,7 @@ def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]
 
 
 def run_versions(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Emulated releases beside the live brokers, and with clients in Go; the names are releases, such as 2.8."""
+    """Compare emulated releases with the live brokers, and run clients in Go at them; the names are releases, such as 2.8."""
     if nodes > 1:
         print("emulated releases are left out: for one node")
         return []
@@ -190,7 +196,7 @@ def run_versions(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_images(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """5,000 random metadata logs (or the named number) make the image that Apache Kafka's own classes make."""
+    """Compare the images of 5,000 random metadata logs (or the named number) with those of Apache Kafka's own classes."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"the comparison of metadata images is left out: {reason if nodes == 1 else 'it needs no node'}")
         return []
@@ -203,7 +209,7 @@ def run_images(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_mixed(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Nodes of Apache Kafka and of Ottla in one cluster (mixed/steps.py); the names are those of steps."""
+    """Run nodes of Apache Kafka and of Ottla in one cluster (mixed/steps.py); the names are those of steps."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"mixed clusters are left out: {reason if nodes == 1 else 'they bring their own nodes'}")
         return []
@@ -237,7 +243,7 @@ def run_mirror(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_tools(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Kafka's own tools and ours play the recorded sessions at a node; the names are those of sessions."""
+    """Play the recorded sessions at a node with Kafka's own tools and with Ottla's; the names are those of sessions."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"Kafka's tools are left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -245,7 +251,7 @@ def run_tools(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_command_line(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """The tests of `ottla`'s commands at one node of Apache Kafka, and at three; the names are `one` and `three`."""
+    """Run the tests of `ottla`'s commands at one node of Apache Kafka, and at three; the names are `one` and `three`."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"the command line is left out: {reason if nodes == 1 else 'it brings its own nodes'}")
         return []
@@ -253,7 +259,7 @@ def run_command_line(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_upgrade(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """The wheel of this tree goes on with what an older one has written; a name that is no step is a commit."""
+    """Let the wheel of this tree go on with what an older one has written; a name that is no step is a commit."""
     commit = next((name for name in names if name not in upgrade.STEPS), upgrade.COMMIT)
     if nodes > 1 or (reason := upgrade.missing(commit)):
         print(f"the upgrade is left out: {reason if nodes == 1 else 'it brings its own nodes'}")
@@ -262,7 +268,7 @@ def run_upgrade(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_cut_off(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """A leader that is cut off while clients still reach it, at Ottla and at Apache Kafka; the names are what it loses."""
+    """Cut a leader off while clients still reach it, at Ottla and at Apache Kafka; the names are what it loses."""
     reason = apache_kafka.missing() or (None if network.available() else network.SKIP_REASON)
     if nodes > 1 or reason:
         print(f"cut-off leaders are left out: {reason or 'they bring their own nodes'}")
@@ -271,7 +277,7 @@ def run_cut_off(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_workflows(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """The commands of the workflows of a forge that can be run here; the names are beginnings, such as `release-build`."""
+    """Run the commands of a forge's workflows that can be run here; the names are beginnings, such as `release-build`."""
     if nodes > 1 or (reason := workflows.missing()):
         print(f"the workflows are left out: {reason if nodes == 1 else 'they need no node'}")
         return []
@@ -279,7 +285,7 @@ def run_workflows(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_deb(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """The Debian package, built and then installed, upgraded and removed in a copy of this machine that is thrown away."""
+    """Build the Debian package, then install, upgrade and remove it in a copy of this machine that is thrown away."""
     if nodes > 1 or (reason := debian.missing()):
         print(f"the Debian package is left out: {reason if nodes == 1 else 'it brings its own node'}")
         return []
@@ -287,7 +293,9 @@ def run_deb(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_ecosystem(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Programs of third-party clients; a client that cannot be installed is left out. RECORD=1 keeps the results for the page."""
+    """Run programs of third-party clients; a client that cannot be installed is left out. RECORD=1 keeps the results for the
+    page.
+    """
     if nodes > 1:
         print("the ecosystem is left out: for one node")
         return []
@@ -305,7 +313,7 @@ def run_ecosystem(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_registry(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Java's clients of a schema registry at `ottla registry`."""
+    """Run Java's clients of a schema registry at `ottla registry`."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"Java's clients of the registry are left out: {reason if nodes == 1 else 'for one node'}")
         return []
@@ -314,7 +322,7 @@ def run_registry(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_faults(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """The examples of the control port in other languages, at `ottla dev --faults`."""
+    """Run the examples of the control port in other languages, at `ottla dev --faults`."""
     if nodes > 1:
         print("the examples of faults are left out: they bring their own node")
         return []
@@ -324,8 +332,9 @@ def run_faults(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """The connector for Spark by spark-submit, at a node and at Apache Kafka; there also by each login; with newer pyspark; and the
-    pipeline with Delta; topics that are tables. The names: submitted, logins, newer, delta, tables."""
+    """Run the connector for Spark by spark-submit, at a node and at Apache Kafka, by each login and with newer pyspark; and the
+    pipeline with Delta, and topics that are tables. The names: submitted, logins, newer, delta, tables.
+    """
     reason = why_not() or apache_kafka.missing()
     if nodes > 1 or reason:
         print(f"the connector for Spark is left out: {reason or 'for one node'}")
@@ -356,12 +365,12 @@ def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_readers(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Every engine reads the same rows of topics' tables; the names: python, spark."""
+    """Compare the rows of topics' tables that each engine reads; the names: python, spark."""
     return _lakehouse(logs, names, nodes, "readers", "matrix")
 
 
 def run_iceberg_rest(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """Topics' tables in Apache Iceberg's own REST catalog; the names are those of steps."""
+    """Put topics' tables into Apache Iceberg's own REST catalog; the names are those of steps."""
     return _lakehouse(logs, names, nodes, "iceberg-rest", "rest_catalog")
 
 
@@ -383,7 +392,7 @@ def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]
 
 
 def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """The whole suite; tests that are not in the allow-list are shown but do not count."""
+    """Run the whole suite; tests that are not in the allow-list are shown but do not count."""
     kafka_python.build()
     allowed = {line.partition("#")[0].strip() for line in (HERE / "kafka_python_allow.txt").read_text().splitlines()}
     if nodes > 1:
@@ -394,7 +403,7 @@ def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_librdkafka_secured(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
-    """Each allowed test in each of its variants; names are those of tests, of variants, or both."""
+    """Run each allowed test in each of its variants; names are those of tests, of variants, or both."""
     if reason := librdkafka.missing():
         print(f"librdkafka is left out: {reason}")
         return []
@@ -419,7 +428,7 @@ def run_kafka_python_secured(logs: Path, names: list[str], node: SecuredNode) ->
 
 
 def run_logins(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
-    """The names are those of clients: python, java, spark, connector."""
+    """Run each client with each login; the names are those of clients: python, java, spark, connector."""
     found = []
     logins.allow_user(node)
     if reason := kdc.missing():
@@ -464,7 +473,7 @@ SUITES = {
     "faults": run_faults,
     "kafka-python": run_kafka_python,
 }
-#: Against nodes with a listener for each security protocol.
+#: The suites that run at nodes with a listener for each security protocol.
 SECURED_SUITES = {
     "librdkafka-secured": run_librdkafka_secured,
     "kafka-python-secured": run_kafka_python_secured,
@@ -480,7 +489,7 @@ def run_secured(suite: str, names: list[str], logs: Path, with_apache_kafka: boo
         if suite in (name, "all"):
             if (
                 name == "librdkafka-secured" and not with_apache_kafka
-            ):  # some of its tests make topics of three replicas
+            ):  # some tests of the suite make topics of three replicas
                 server = secured_cluster(PORT, logs, name, 3)
             else:
                 strict = {"allow.everyone.if.no.acl.found": "false"} if name == "logins" else {}

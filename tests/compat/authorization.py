@@ -77,7 +77,7 @@ ADMIN, ANONYMOUS = "admin", "ANONYMOUS"
 USERS = (ADMIN, *OWNERS)
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SETTLE_SECONDS_MAX = 60
-#: Who connects to which listener, by its distance from the first port.
+#: The callers: each with its listener, by the distance from the first port, and its login.
 CALLERS = [
     ("PLAINTEXT", 0, None),
     *(("SASL", SASL_STEP, user) for user in OWNERS),
@@ -87,21 +87,21 @@ NAMES = {
     TOPIC: TOPICS[:-1], GROUP: GROUPS, TRANSACTIONAL_ID: TRANSACTIONS, CLUSTER: (CLUSTER_NAME,), DELEGATION_TOKEN: ("t",),
     USER: tuple(f"User:{name}" for name in (*OWNERS, "carol")),
 }  # fmt: skip
-#: The share group's topic.
+#: The topic of the share group.
 SHARED = TOPICS[2]
 PREFIXES = {TOPIC: ("apple", "b"), GROUP: ("goats", "h"), TRANSACTIONAL_ID: ("pay",), USER: ("User:",)}
-#: What is compared of a structure of an answer, besides its elements.
+#: The fields of a structure in a response that are compared, besides its elements.
 COMPARED = {
     "error_code", "partition_error_code", "topic_config_error_code", "acknowledge_error_code", "name", "topic", "topic_name",
     "topic_id", "group_id", "transactional_id", "resource_name", "resource_type", "partition_index", "partition",
     "authorized_operations", "topic_authorized_operations", "cluster_authorized_operations", "key", "status_code",
     "principal_name", "subscribed_topic_names",
 }  # fmt: skip
-#: What differs for other reasons than authorization: configurations by version, members by their places.
+#: Fields that differ for other reasons than authorization: configurations by version, members by their addresses.
 LEFT_OUT = {"configs", "brokers", "controllers", "nodes", "api_keys", "supported_features", "node_endpoints", "log_dir"}
 
 
-#: Of our node alone.
+#: Properties of Ottla's node only.
 BESIDE_KAFKA = {"group.initial.rebalance.delay.ms": "0", "ottla.advertised.release": "4.3.1"}
 
 
@@ -135,7 +135,7 @@ def properties(port: int) -> dict[str, str]:
 
 
 class Server:
-    """One of the two, with the connections of all callers."""
+    """One of the two servers, with the connections of all callers."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -187,7 +187,9 @@ class Server:
         _until(self.is_settled)
 
     def is_settled(self) -> bool:
-        """The members are there, that of the share group has its assignment, and its topic the state which heartbeats have made."""
+        """Return whether all members are there, the share group's member has its assignment, and its topic has the state which
+        heartbeats make.
+        """
         self.beat()
         [group] = self.admin.request(ShareGroupDescribeRequest(group_ids=[SHARE]), 1).groups
         if not group.members or not all(member.assignment.topic_partitions for member in group.members):
@@ -222,7 +224,9 @@ class Server:
         _until(known)
 
     def beat(self) -> None:
-        """One member in each of the newer groups, which stays: descriptions have topics that a principal may not see."""
+        """Send the heartbeats of the member in each of the newer groups: it stays, so that descriptions have topics that a
+        principal may not see.
+        """
         for group, request in (
             (
                 CONSUMER,
@@ -294,7 +298,7 @@ def _described(wire: Wire) -> set[tuple[Any, ...]]:
 
 
 def _shown(value: Any, names: dict[bytes, str]) -> object:
-    """Return the parts of an answer that are compared, as text and lists; the order of elements does not count."""
+    """Return the compared parts of a response, as text and lists; the order of elements does not count."""
     if isinstance(value, list):
         return sorted((_shown(each, names) for each in value), key=repr)
     if isinstance(value, bytes | memoryview):
@@ -329,7 +333,7 @@ def random_entries(rng: random.Random) -> set[tuple[Any, ...]]:
 
 
 class Difference(NamedTuple):
-    """One request that the two answered differently."""
+    """A request that the two servers answered differently."""
 
     api: str
     version: int
@@ -399,21 +403,19 @@ class Comparison:
 
 
 def _is_intended(listener: str, api_key: ApiKey, theirs: object, ours: object) -> bool:
-    """The differences that docs/DIFFERENCES.md has."""
-    if (
-        api_key == ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
-    ):  # a controller of Kafka 4.3.1 fails, after it has advertised the API
+    """Return whether the difference is one of docs/DIFFERENCES.md."""
+    if api_key == ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS:  # a controller of Kafka 4.3.1 advertises the API, and fails
         return listener == "CONTROLLER" and "UNKNOWN_SERVER_ERROR" in _errors(theirs)
     if (
         api_key == ApiKey.SHARE_FETCH
-    ):  # which of the allowed partitions has records depends on when its state has been read
+    ):  # the time at which a partition's state is read decides which of the allowed partitions has records
         return _denied_topics(theirs) == _denied_topics(ours)
-    # The ids of topics that the principal may not see are not in our answer.
+    # Ottla's response does not have the ids of topics that the principal may not see.
     return api_key == ApiKey.ALTER_SHARE_GROUP_OFFSETS and _without_ids(theirs) == _without_ids(ours)
 
 
 def _denied_topics(shown: Any) -> object:
-    """The error of a ShareFetch, and the topics that it may not read."""
+    """Return the error of a ShareFetch, and the topics that the principal may not read."""
     if not isinstance(shown, dict):
         return shown
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -162,7 +162,9 @@ def _share_state(pick: Pick, *more: str) -> Spec:
 
 
 def _share_topics(pick: Pick) -> list[Spec]:
-    """An unknown id in a session's first request is left out: Kafka answers UNKNOWN_SERVER_ERROR (docs/DIFFERENCES.md)."""
+    """Return topics without an unknown id in a session's first request, which Kafka answers with UNKNOWN_SERVER_ERROR
+    (docs/DIFFERENCES.md).
+    """
     row = {"partition_index": 0, "acknowledgement_batches": []}
     return [{"topic_id": topic, "partitions": [row]} for topic in pick.topics() if topic != TOPICS[-1]]
 
@@ -216,7 +218,7 @@ def _tokens(pick: Pick, version: int) -> Spec:
     return {"owners": None if pick.flag() else owners}
 
 
-#: A resource of DescribeAcls and DeleteAcls that is in no world.
+#: A resource of DescribeAcls and DeleteAcls that does not exist in any world.
 _NO_ACL = {
     "resource_type_filter": TOPIC, "resource_name_filter": "nothing", "pattern_type_filter": LITERAL,
     "principal_filter": "User:mallory", "host_filter": None, "operation": READ, "permission_type": ALLOW,
@@ -389,7 +391,7 @@ def _quorum(name: str) -> list[Spec]:
 
 
 def build(cls: Any, spec: Spec, version: int, secrets: Mapping[str, bytes]) -> Any:
-    """Makes the request of a version. `secrets` are the server's own topic ids by name, and the hmacs by their owners."""
+    """Make the request in a version. `secrets` are the server's own topic ids by name, and the hmacs by their owners."""
     given = {}
     for field in fields(cls.__plain__):
         if field.name in spec and version in field.versions:

@@ -1,9 +1,9 @@
 """The lines that stock clients print beside a node, compared with those that they print beside Apache Kafka 4.3.1.
 
-Each client has the same day at both (stock_day.py, StockDay.java): produce, consume, groups, transactions, and a restart of the
-broker. Lines are compared by their shapes: times, numbers, ids and addresses are left out. A shape that was seen beside a node and
-never beside Apache Kafka, now or when `client_lines/<client>.txt` was recorded, is a difference. Which lines a restart causes depends on
-its moment: each run beside Apache Kafka adds to the recorded ones (UPDATE=1 keeps them).
+Each client does the same work at both (stock_day.py, StockDay.java): produce, consume, groups, transactions, and a restart of
+the broker. Lines are compared by their shapes: times, numbers, ids and addresses are left out. A shape that was seen beside a
+node and never beside Apache Kafka, now or when `client_lines/<client>.txt` was recorded, is a difference. Which lines a restart
+causes depends on its moment: each run beside Apache Kafka adds to the recorded ones (UPDATE=1 keeps them).
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ PYTHON_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 CLIENTS = (*PYTHON_CLIENTS, "java")
 DAY_SECONDS_MAX = 180
 APACHE_PORT = 27492
-#: Apache Kafka needs seconds to start. What clients print depends on it: whether they have given up all addresses by then.
+#: The time for which the server is down. Apache Kafka needs seconds to start, and the time decides what clients print: whether
+#: they have given up all addresses by then.
 DOWN_SECONDS = 3
 ENV = {**os.environ, "PYTHONFAULTHANDLER": "1"}
 
 SHAPED = (
-    # Of librdkafka the level, what it is about and the text; of Java's clients the text. Which client of a program prints it is chance.
+    # Of librdkafka's lines the level, the facility and the text are kept, of Java's the text. It is chance which client of a
+    # program prints them.
     (re.compile(r"^%(\d)\|[\d.]+\|(\w+)\|\S+ \[thrd:[^]]*\]: (\S+: )*"), r"%\1|\2|"),
     (re.compile(r"\[\w+ clientId=[^]]*\]"), "[CLIENT]"),
     (re.compile(r"in-flight \w+ request"), "in-flight API request"),
@@ -47,7 +49,7 @@ SHAPED = (
 
 @dataclass(frozen=True)
 class Day:
-    """A client's day at one server."""
+    """A client's work at one server, as a process."""
 
     client: str
     returncode: int
@@ -72,7 +74,7 @@ def command(client: str, bootstrap: str) -> list[str]:
 
 
 def days(clients: Iterable[str], bootstrap: str, restart: Callable[[], object]) -> list[Day]:
-    """The days of all clients, beside each other; `restart` is called once, when all of them are ready for it."""
+    """Run all clients side by side; `restart` is called once, when all of them are ready for it."""
     running: dict[str, subprocess.Popen[str]] = {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
@@ -144,17 +146,17 @@ def recorded(client: str) -> set[str]:
 
 
 def record(day: Day) -> None:
-    """Add the shapes of a day beside Apache Kafka: which lines come depends on the moment of the restart."""
+    """Record the shapes of a client's lines beside Apache Kafka: the moment of the restart decides which lines come."""
     RECORDED.mkdir(exist_ok=True)
     (RECORDED / f"{day.client}.txt").write_text("\n".join(sorted(recorded(day.client) | day.shapes)) + "\n")
 
 
-#: A librdkafka client that is closed while an event waits for its background thread says so, whatever broker it had.
+#: A librdkafka client that is closed while its background thread has an event prints this, with any broker.
 OF_ITS_CLOSE = "BGQUEUE"
 
 
 def unexpected(day: Day, seen_now: Iterable[str] = ()) -> list[str]:
-    """Returns the lines of a day that have no shape of Apache Kafka's, each shape once."""
+    """Return the lines that have no shape of Apache Kafka's, each shape once."""
     seen, found = recorded(day.client) | set(seen_now), []
     for line in day.lines:
         if line and not line[0].isspace() and OF_ITS_CLOSE not in line and shape(line) not in seen:

@@ -1,6 +1,6 @@
-"""The tests of `ottla`'s commands at Apache Kafka: what `make test` shows of a node of Ottla is so there, too.
+"""The tests of `ottla`'s commands at Apache Kafka: they pass at Apache Kafka as at a node of Ottla in `make test`.
 
-One node, and three for `ottla move`.
+They run at one node, those of `ottla move` at three.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.ports import free_ports
 from tools.apache_kafka import ApacheKafka
 
 FOLDER = "tests/ottla/cli/commands"
-#: What runs on three nodes. Without other topics: it looks at the moves of all partitions.
+#: The tests for three nodes. They run without other topics, because they look at the moves of all partitions.
 OF_THREE = f"{FOLDER}/test_move.py"
-#: Ports between the first broker's and the last controller's.
+#: Tests of features that Apache Kafka does not have.
 PORTS = 110
 JVM = "-Xmx512m -Xms64m -XX:+UseSerialGC"
 SECONDS_MAX = 1_800

@@ -1,8 +1,8 @@
 """`make compat ARGS=cut-off`: a leader that is cut off while clients still reach it, at Ottla and at Apache Kafka, with default settings.
 
 Three brokers and a controller, each in a network namespace of its own. The leader of a partition loses the controller, or the controller
-and the other brokers; two librdkafka producers write meanwhile, one with acks=all and one with acks=1. Measured: for how long no record was
-acknowledged, and how many that were acknowledged are gone after the cut was mended.
+and the other brokers; two librdkafka producers write meanwhile, one with acks=all and one with acks=1. Two things are measured:
+the time without an acknowledgement, and the number of acknowledged records that are gone after the heal.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ from tools import apache_kafka
 
 TOPIC = "cut"
 CONTROLLER = 4
-#: broker.session.timeout.ms, 9 s at both, and some: until then a producer may have missed nothing.
+#: The minimum length of a cut, which is longer than broker.session.timeout.ms (9 s at both): until then a producer may have
+#: noticed nothing.
 CUT_SECONDS_MIN = 20
-#: A producer that has not gone on by then waits for minutes.
+#: The limit of a cut. A producer that has not gone on by then waits for minutes.
 CUT_SECONDS_MAX = 150
-#: Seconds between two records.
+#: The pause between two records, in seconds.
 PAUSE_S = 0.05
-#: Acknowledgements come all the time if the last one is younger.
+#: The age of the last acknowledgement below which the producer is going on.
 FRESH_S = 2.0
-#: The session, the time in which a broker looks for others, and a client's way to them, on a busy machine.
+#: The limit for Ottla's producers: the session, the time in which a broker looks for others, and the client's way to them, on a
+#: busy machine.
 OTTLA_SECONDS_MAX = 30
 WAIT_SECONDS_MAX = 60
-#: What the leader loses: the controller, or also the other brokers.
+#: The nodes that the leader loses: the controller only, or the other brokers as well.
 CONTROLLER_ONLY, ALL_NODES = "controller", "all"
 LOST = (CONTROLLER_ONLY, ALL_NODES)
 
 
 class Apart(NamespaceCluster):
-    """Three brokers of Ottla and one controller."""
+    """Three brokers of Ottla and one controller, each in a namespace of its own."""
 
     controller_ids = (CONTROLLER,)
 
 
 class KafkaApart(Apart):
-    """The same of Apache Kafka."""
+    """Three brokers and a controller of Apache Kafka, each in a namespace of its own."""
 
     def _command(self, node_id: int, folder: Path) -> list[str]:
         file = folder / "kafka.properties"
@@ -59,7 +61,7 @@ class KafkaApart(Apart):
         )
 
     def _is_ready(self, node_id: int) -> bool:
-        return True  # its log has errors only: Metadata shows when brokers are ready
+        return True  # Kafka's log has errors only: Metadata shows when brokers are ready
 
 
 class Producing:
@@ -71,7 +73,7 @@ class Producing:
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "log_level": 0})
         self._ended = threading.Event()
         self._acks = acks
-        #: What was acknowledged, and when.
+        #: The acknowledged records, and their times.
         self.acknowledged: list[tuple[bytes, float]] = []
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -113,13 +115,13 @@ class Seen(NamedTuple):
 
 
 def longest_pause(times: Iterable[float], since: float) -> tuple[float, float]:
-    """Returns the longest time between two acknowledgements after a moment, as seconds after it."""
+    """Return the begin and the end of the longest time between two acknowledgements, as seconds after `since`."""
     after = [0.0, *(each - since for each in times if each > since)]
     return max(pairwise(after), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
 
 
 def measure(cluster: NamespaceCluster, lost: str) -> dict[str, Seen]:
-    """Returns by acks what the producers saw while the leader had no controller, or neither that nor other brokers."""
+    """Return by acks what the producers saw while the leader had no controller, or neither a controller nor other brokers."""
     until("the brokers", lambda: _brokers_known(cluster) == len(cluster.broker_ids), WAIT_SECONDS_MAX)
     create_topic(cluster.bootstrap, 3, TOPIC)
     cluster.wait_isr(TOPIC, 1)
@@ -158,7 +160,7 @@ def measure(cluster: NamespaceCluster, lost: str) -> dict[str, Seen]:
 
 
 def outcomes(logs: Path, names: list[str], report: Callable[[Outcome], Outcome]) -> list[Outcome]:
-    """Return the outcomes at Ottla, whose producers have to go on within seconds, and at Apache Kafka, for which it is shown."""
+    """Return the outcomes. Ottla's producers have to go on within seconds; Apache Kafka's times are only shown."""
     made = []
     for lost in [lost for lost in LOST if lost in names] or LOST:
         for kind in (Apart, KafkaApart):

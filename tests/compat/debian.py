@@ -21,7 +21,7 @@ from tests.compat.librdkafka import Outcome
 from tools import debian_package
 
 ROOT = debian_package.ROOT
-#: The programs and the language of a root shell; nothing of this process.
+#: The programs and the language of a root shell, without variables of this process.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
 NEEDED = ("python3", "python3-venv", "adduser")
 COMMAND_S_MAX = 300
@@ -36,7 +36,7 @@ echo ready
 exec cat >/dev/null
 """
 BOOTSTRAP, READY = "127.0.0.1:9092", "http://127.0.0.1:9644/readyz"
-#: Writes a systemctl that says what it was asked for and which programs were there then.
+#: Writes a systemctl that records its arguments, and the folders of the program at that time.
 STAND_IN = """printf '#!/bin/sh\necho "$@" with /opt/ottla* >> /root/calls\n' > /usr/bin/systemctl; chmod 755 /usr/bin/systemctl"""
 EXEC_START = re.compile(r"^ExecStart=(.+)$", re.MULTILINE)
 
@@ -63,7 +63,7 @@ class Machine:
 
     @contextmanager
     def node(self, journal: Path) -> Iterator[None]:
-        """The node as the unit starts it, stopped by the signal of the unit."""
+        """Run the node as the unit starts it, and stop it by the signal of the unit."""
         found = EXEC_START.search(self.run("cat /usr/lib/systemd/system/ottla.service"))
         assert found is not None
         with journal.open("ab") as output:
@@ -118,7 +118,7 @@ def missing() -> str | None:
 
 
 def outcomes(logs: Path, report: Callable[[Outcome], Outcome]) -> Iterator[Outcome]:
-    """Yield what becomes of each step. One that fails ends the suite: the later ones go on with what it has left."""
+    """Yield the outcome of each step. A step that fails ends the suite, because later steps go on with its results."""
     with tempfile.TemporaryDirectory() as folder, machine() as copy:
         steps: list[tuple[str, Callable[[], None]]] = [
             ("build", lambda: build(Path(folder))),
@@ -142,7 +142,7 @@ def outcomes(logs: Path, report: Callable[[Outcome], Outcome]) -> Iterator[Outco
 
 
 def build(folder: Path) -> None:
-    """Build it twice with the same bytes, and a later version."""
+    """Build the package twice with the same bytes, and a later version."""
     architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True).stdout.strip()
     (folder / "wheels").mkdir()
     wheels = debian_package.downloaded(folder / "wheels", architecture)
@@ -155,7 +155,7 @@ def build(folder: Path) -> None:
 
 
 def install(copy: Machine, folder: Path) -> None:
-    """Install it without a network: the user, the folders and the program are there, and each of its commands."""
+    """Install the package without a network: the user, the folders, the program and each of its commands are there."""
     copy.run(f"dpkg --install {folder}/ottla.deb")
     assert copy.run("dpkg --verify ottla") == ""
     folders = copy.run("stat --format '%n %U:%G %a' /etc/ottla /var/lib/ottla /var/lib/ottla/data")
@@ -166,10 +166,10 @@ def install(copy: Machine, folder: Path) -> None:
     ]
     assert copy.run("getent passwd ottla | cut -d: -f6,7") == "/var/lib/ottla:/usr/sbin/nologin\n"
     assert copy.run("runuser -u ottla -- ottla --version").startswith("ottla ")
-    # They name the folder in which the program is, and not the one in which it was made.
+    # Their paths are those of the final folder, not of the folder in which the program was made.
     assert "ottla.new" not in copy.run("cat /opt/ottla/bin/ottla /opt/ottla/pyvenv.cfg; ls -d /opt/ottla*")
     copy.run("/opt/ottla/bin/python -P -c 'import starlette, fastavro, re2, lz4'")
-    # The service's user cannot write bytecode: without it each start compiles all modules again.
+    # All modules are compiled: the service's user cannot write bytecode, and each start would compile them again.
     sources, compiled = (int(copy.run(f"find /opt/ottla/lib -name '{each}' | wc -l")) for each in ("*.py", "*.pyc"))
     assert 0 < sources <= compiled, f"{sources} modules, {compiled} files of bytecode"
 
@@ -182,9 +182,10 @@ def serve(copy: Machine, logs: Path) -> None:
 
 
 def upgrade(copy: Machine, folder: Path, logs: Path) -> None:
-    """Upgrade while the node runs: its unit is stopped when the new program is made, and started. Files and records are kept.
+    """Upgrade while the node runs: its unit is stopped once the new program is made, and started again. Files and records are
+    kept.
 
-    There is no systemd in the copy: a stand-in says what it was asked for and when, and stops nothing.
+    There is no systemd in the copy: a stand-in records its calls and their times, and stops nothing.
     """
     copy.run("echo '# mine' >> /etc/sysctl.d/99-ottla.conf")
     copy.run(f"mkdir /run/systemd/system; mv /usr/bin/systemctl /usr/bin/systemctl.kept; {STAND_IN}")
@@ -205,7 +206,7 @@ def upgrade(copy: Machine, folder: Path, logs: Path) -> None:
 
 
 def other_python(copy: Machine) -> None:
-    """Make the program again when the machine has another Python: dpkg's trigger finds no packages of this one."""
+    """Change the machine's Python: dpkg's trigger finds no packages for the new one, and makes the program again."""
     made = "stat --format %i /opt/ottla"
     kept = copy.run(made)
     trigger = "dpkg-trigger --by-package=python3-minimal --no-await /usr/bin/python3; dpkg --triggers-only --pending"
@@ -217,14 +218,14 @@ def other_python(copy: Machine) -> None:
 
 
 def remove(copy: Machine) -> None:
-    """Remove the program, and keep what it has written and its settings."""
+    """Remove the package: what the program has written and its settings are kept."""
     copy.run("dpkg --remove ottla")
     assert copy.run("ls /opt | grep ottla || true; ls /usr/bin/ottla /usr/share/ottla 2>/dev/null || true") == ""
     copy.run("test -f /etc/sysctl.d/99-ottla.conf; test -f /etc/ottla/server.properties")
 
 
 def purge(copy: Machine) -> None:
-    """Purge it: dpkg forgets it, and the records are there."""
+    """Purge the package: dpkg forgets it, and the records are kept."""
     said = copy.run("dpkg --purge ottla")
     assert "/var/lib/ottla is kept" in said and "/etc/ottla is kept" in said, said
     copy.run("test ! -e /etc/sysctl.d/99-ottla.conf; test -d /var/lib/ottla/data/orders-0")
@@ -232,7 +233,7 @@ def purge(copy: Machine) -> None:
 
 
 def install_again(copy: Machine, folder: Path, logs: Path) -> None:
-    """Install it again: the node serves the records that it had."""
+    """Install the package again: the node serves the records that it had."""
     copy.run(f"dpkg --install {folder}/ottla.deb")
     with copy.node(logs / "journal"):
         assert copy.run(f"ottla consume orders -b {BOOTSTRAP}") == "first\n"

@@ -1,4 +1,6 @@
-"""`make compat ARGS=faults`: the examples of docs/TESTING.md in other languages, at `ottla dev --faults`, each where its tool is."""
+"""`make compat ARGS=faults`: the examples of docs/TESTING.md in other languages, at `ottla dev --faults`, each if its tool is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ from tools.apache_kafka import jars
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "TESTING.md"
 EXAMPLE = re.compile(r"```(?:bash|java|go|javascript)\n(?:#|//) (\S+)\n(.*?)```", re.DOTALL)
-#: The addresses of the page.
+#: The addresses in the page.
 PORT, BOOTSTRAP = "127.0.0.1:9491", "127.0.0.1:9092"
 PROGRAM_SECONDS_MAX = 300
 
 
 class Tool(NamedTuple):
-    """A program that runs an example, if it is there."""
+    """A program that runs an example, if it is installed."""
 
     program: str
     command: Callable[[str], list[str]]
@@ -42,13 +44,13 @@ TOOLS: Mapping[str, Tool] = {
 
 
 def examples() -> dict[str, str]:
-    """The examples of the page by the names of their files."""
+    """Return the examples of the page by the names of their files."""
     return dict(EXAMPLE.findall(PAGE.read_text()))
 
 
 @contextmanager
 def dev(directory: Path) -> Iterator[dict[str, Any]]:
-    """A node with faults, on free ports; what `ottla dev` says of it."""
+    """Run a node with faults, on free ports; yield what `ottla dev` says about it."""
     command = [sys.executable, "-m", "ottla", "dev", "--nodes", "1", "--base-port", "0", "--dir", str(directory)]
     with subprocess.Popen([*command, "--json", "--faults"], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
         try:
@@ -60,7 +62,7 @@ def dev(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def outcomes(folder: Path, report: Callable[[Outcome], Outcome]) -> list[Outcome]:
-    """One for each example whose tool is there. Java needs Apache Kafka's client, too."""
+    """Return an outcome for each example whose tool is installed. Java needs Apache Kafka's client, too."""
     found = []
     with dev(folder / "node") as up:
         for name, text in examples().items():
@@ -78,7 +80,7 @@ def outcomes(folder: Path, report: Callable[[Outcome], Outcome]) -> list[Outcome
 
 
 def run(folder: Path, name: str, text: str) -> str:
-    """Run the example; return what it wrote if it has failed."""
+    """Run the example; return its output if it has failed."""
     (folder / name).write_text(text)
     (folder / ".curlrc").write_text("fail-with-body\nsilent\n")  # otherwise curl ends with 0 after an error of HTTP
     done = subprocess.run(

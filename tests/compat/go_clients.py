@@ -1,4 +1,6 @@
-"""IBM/sarama and franz-go, each with its own setting of the version, at nodes that emulate releases; they are built once, where Go is."""
+"""IBM/sarama and franz-go, each with its own setting of the version, at nodes that emulate releases; they are built once, where
+Go is installed.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,13 @@ PLACE = CACHE / "emulated"
 CLIENTS = ("sarama", "franz")
 BUILD_SECONDS_MAX = 400
 RUN_SECONDS_MAX = 120
-#: Settings of the version that are as good at any release, and at those that have what Kafka 4.0 removed. sarama's own default is 2.1.
+#: Settings of the version that work at any release, and those that work at releases with the versions that Kafka 4.0 removed.
+#: sarama's default is 2.1.
 ANYWHERE, BEFORE_4 = ("2.1", "4.4"), ("1.1", "0.10.2")
 
 
 def missing() -> str | None:
-    """Build the clients if that was not done yet; return why they cannot be."""
+    """Build the clients if necessary; return the reason if they cannot be built."""
     if shutil.which("go") is None:
         return "Go is not installed"
     newest = max(file.stat().st_mtime for file in SOURCE.rglob("*") if file.is_file())
@@ -41,7 +44,7 @@ def missing() -> str | None:
 
 
 def settings(own: str) -> Iterator[tuple[str, str]]:
-    """Give the clients, and the settings of their version at a release such as 2.8."""
+    """Yield each client with the settings of its version for a release such as 2.8."""
     for client in CLIENTS:
         for version in dict.fromkeys((own, *ANYWHERE, *(BEFORE_4 if own < "4" else ()))):
             if client == "sarama" or version != "0.10.2":  # franz-go's transactions and deletions need 0.11

@@ -1,7 +1,9 @@
-"""Apache Kafka 4.3.1 goes on with the groups of `__consumer_offsets` that we wrote, and we with its, while their members live.
+"""Apache Kafka 4.3.1 goes on with the groups of a `__consumer_offsets` that Ottla wrote, and Ottla with Kafka's, while their
+members live.
 
-One data directory goes from Apache Kafka to us and back. Each finds every group as the other left it: epochs, members, assignments,
-regular expressions, the metadata hash (another one would raise the group's epoch), offsets; and the members go on in their epochs.
+One data directory goes from Apache Kafka to Ottla and back. Each finds every group as the other left it: epochs, members,
+assignments, regular expressions, the metadata hash (another one would raise the group's epoch), offsets; and the members go on
+in their epochs.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class Member:
 
 
 class ClassicMember:
-    """The only member of its group, before others join that by the consumer protocol."""
+    """The only member of its group until others join it by the consumer protocol."""
 
     group_id, member_id, generation = "mixed", "", -1
 
@@ -110,12 +112,12 @@ def said(wire: Wire) -> list[str]:
 
 
 def settle(wire: Wire, members: list[Any]) -> list[str]:
-    """All members beat until their groups are Stable and each has partitions."""
+    """Let all members send heartbeats until their groups are Stable and each has partitions."""
 
     def is_stable() -> bool:
         for member in members:
             member.beat(wire)
-        # A new expression is resolved ten seconds after the last resolution at the earliest.
+        # This may take a while, because a new expression is resolved at most every ten seconds.
         has_all = all(member.owned for member in members if isinstance(member, Member))
         return has_all and sum(" Stable " in line for line in said(wire)) == len(GROUPS)
 
@@ -161,7 +163,7 @@ def commit(wire: Wire, group_id: str, offset: int) -> None:
 
 
 def hand_over(keep: Path | None = None) -> None:
-    """Hand groups over; `keep` gets the segments that Apache Kafka has written, and what it says about the groups."""
+    """Hand the groups over. `keep` gets the segments that Apache Kafka has written, and its description of the groups."""
     top = Path(tempfile.mkdtemp(prefix="ottla-group-logs-"))
     data = top / "cluster"
     properties = {"offsets.topic.num.partitions": "1", "log.segment.bytes": "1048576"}

@@ -13,7 +13,7 @@ ISSUER, AUDIENCE = "https://idp.example", "kafka"
 
 
 class Identity:
-    """Tokens for one subject."""
+    """The identity of one subject, with tokens for it."""
 
     def __init__(self, subject: str, keys: Path) -> None:
         self._subject = subject
@@ -28,6 +28,6 @@ class Identity:
         return jwt.encode(claims, self._key, "RS256", headers={"kid": "k"})
 
     def unsigned(self) -> str:
-        """A token with the algorithm none."""
+        """Return a token with the algorithm none."""
         now_s = int(time.time())
         return jwt.encode({"sub": self._subject, "iat": now_s, "exp": now_s + 3600}, None, "none")

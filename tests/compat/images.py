@@ -1,4 +1,4 @@
-"""Random metadata records are replayed by Apache Kafka's `MetadataDelta` and by ours: both images write the same snapshot.
+"""Random metadata records are replayed by Apache Kafka's `MetadataDelta` and by Ottla's: both images write the same snapshot.
 
 The records are those of tests/controller/metadata/random_logs.py. Kafka gets each record in a delta of its own: a topic that comes
 and goes within one delta leaves its configs in Kafka's image (docs/DIFFERENCES.md).
@@ -43,7 +43,7 @@ class KafkaImages:
         self._process.wait()
 
     def image_of(self, values: Sequence[bytes], snapshot: Sequence[bytes] | None = None) -> list[bytes]:
-        """The records of the image after these, or after a snapshot that was loaded over it."""
+        """Return the records of the image after these records, or after a snapshot that was loaded over it."""
         lines = [f"delta {value.hex()}" for value in values]
         if snapshot is not None:
             lines.append(" ".join(["load", *(value.hex() for value in snapshot)]))
@@ -56,7 +56,9 @@ class KafkaImages:
 
 
 def check(kafka: KafkaImages, log: list[Any], cut: int) -> None:
-    """The log, our snapshot of it over what a node knew before, and the log in one delta here give one image."""
+    """Check that three ways give one image: the log, Ottla's snapshot of it over what a node knew before, and the log in one
+    delta.
+    """
     values = values_of(log)
     ours = image_of(values)
     theirs, loaded = kafka.image_of(values), kafka.image_of(values[:cut], ours)
@@ -65,7 +67,9 @@ def check(kafka: KafkaImages, log: list[Any], cut: int) -> None:
 
 
 def _without_logins(values: Sequence[bytes]) -> list[str]:
-    """SCRAM users that come with a snapshot while others go may be missing in Kafka's image (docs/DIFFERENCES.md)."""
+    """Return the values without SCRAM users: some may be missing in Kafka's image if others go in the same snapshot
+    (docs/DIFFERENCES.md).
+    """
     return [text for text in in_one_order(values) if "UserScramCredentialRecord" not in text]
 
 
@@ -75,7 +79,7 @@ def _same(kafkas: Sequence[str], here: Sequence[str]) -> None:
 
 
 def compare(count: int = LOGS) -> None:
-    """Raises AssertionError with the shortest log found whose images differ."""
+    """Compare the images of `count` logs. Raises AssertionError with the shortest log found whose images differ."""
     with KafkaImages() as kafka:
 
         @given(random_logs.logs(of_kafka=True), st.integers(0, 40))
@@ -93,7 +97,7 @@ def compare(count: int = LOGS) -> None:
 
 
 def record(target: Path) -> None:
-    """Logs of each kind of record, with Kafka's images."""
+    """Record logs with each kind of record, and Kafka's images of them."""
     found: list[str] = []
     with KafkaImages() as kafka:
 

@@ -18,7 +18,7 @@ VERSION = "3.0.12"
 HOME = CACHE / f"kafka-python-{VERSION}"
 SOURCE = HOME / f"kafka_python-{VERSION}"
 SUITE_SECONDS_MAX = 900
-# The sdist lacks this module of its tests; it is only needed there to start servers.
+# A module of the tests that the sdist lacks. It is only needed to start servers.
 SERVICE = """
 class ExternalService:
     def __init__(self, host, port):
@@ -33,7 +33,7 @@ class SpawnedService:
     def __init__(self, *args, **kw):
         raise RuntimeError("no servers are started here")
 """
-#: The SSL and SASL modules start brokers of their own: with this they find those listeners of one that runs already.
+#: The SSL and SASL modules start brokers of their own: by this they find the listeners of a running broker instead.
 SECURED = """
 import os
 from kafka import KafkaAdminClient
@@ -64,7 +64,7 @@ KafkaFixture.get_topic_names = topics
 
 
 def build() -> None:
-    """Fetches the source distribution and installs it with its test requirements, once."""
+    """Fetch the source distribution and install it with its test requirements, once."""
     if (HOME / "built").exists():
         return
     shutil.rmtree(HOME, ignore_errors=True)
@@ -85,9 +85,9 @@ def build() -> None:
 
 
 def run(bootstrap: str, logs: Path, select: str = "") -> list[Outcome]:
-    """Runs the suite once, at the first address: it takes only one.
+    """Run the suite once, at the first address, because it takes only one.
 
-    The SSL and SASL modules are left out: they are `run_secured`.
+    The SSL and SASL modules are left out: `run_secured` runs them.
     """
     words = [
         "test/integration",
@@ -98,7 +98,7 @@ def run(bootstrap: str, logs: Path, select: str = "") -> list[Outcome]:
 
 
 def run_secured(ports: dict[str, int], ca: str, logs: Path) -> list[Outcome]:
-    """Runs the SSL and SASL modules at the listeners of a node 0; `ports` by security protocol."""
+    """Run the SSL and SASL modules at the listeners of a node 0; `ports` by security protocol."""
     (logs / "secured_brokers.py").write_text(SECURED)
     shutil.copy(ca, logs / "ca-cert")
     given = {

@@ -17,10 +17,10 @@ from tools.apache_kafka.programs import TOOLS, java_command
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 HOME = jars.CACHE / "librdkafka-2.15.1"
 TESTS = HOME / "package/deps/librdkafka/tests"
-BUILD_SECONDS_MAX = 3600  # two minutes on two quiet cores
+BUILD_SECONDS_MAX = 3600  # it takes two minutes on two quiet cores
 TEST_SECONDS_MAX = 240
-#: What the nodes of each scenario have; librdkafka itself knows the first two. 0089 and 0102 want both members in
-#: their first rebalance, as with Kafka's default delay of 3 s, and 0081 would be longer than its own limit of 180 s with that.
+#: The properties of the nodes in each scenario; librdkafka itself knows the first two. 0089 and 0102 want both members in their
+#: first rebalance, as with Kafka's default delay of 3 s; with that delay 0081 would exceed its own limit of 180 s.
 SCENARIOS: dict[str, dict[str, str]] = {
     "default": {"auto_create_topics_enable": "true"},
     "noautocreate": {"auto_create_topics_enable": "false"},
@@ -33,16 +33,16 @@ SUMMARY = re.compile(r"\| *(\d{4})_\S* *\| *([A-Z ]*[A-Z]) *\| *([\d.]+)s *\| *(
 
 @dataclass(frozen=True)
 class Case:
-    """One test: its number, and whether it runs in full (quick mode silently leaves out most sub-tests of some)."""
+    """A test: its number, and whether it runs in full (quick mode silently leaves out most sub-tests of some)."""
 
     number: str
     scenario: str = "default"
     full: bool = False
     long: bool = False
     sockem: bool = False
-    #: Of the secured listeners only these variants; all if there is none.
+    #: The variants of secured listeners that it runs with; all if there is none.
     variants: frozenset[str] = frozenset()
-    #: Only sub-tests with this in their names.
+    #: Only sub-tests whose names contain this are run.
     only: str = ""
 
     @property
@@ -52,24 +52,24 @@ class Case:
 
 @dataclass(frozen=True)
 class Server:
-    """The address at which the tests connect, with the client's settings that they need there."""
+    """The address to which the tests connect, with the settings that clients need there."""
 
     bootstrap: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: For Apache Kafka's tools, which the tests start without settings.
+    #: The address for Apache Kafka's tools, which the tests start without settings.
     plaintext: str = ""
 
 
 @dataclass(frozen=True)
 class Outcome:
     name: str
-    result: str  # PASS FAIL SKIP TIMEOUT
+    result: str  # PASS, FAIL, SKIP or TIMEOUT
     seconds: float
     reason: str = ""
 
 
 def missing() -> str | None:
-    """Return why the suite cannot run here, or None."""
+    """Return the reason why the suite cannot run here, or None."""
     for command in ("gcc", "g++", "make", "npm"):
         if not (HOME / "built").exists() and shutil.which(command) is None:
             return f"{command} is needed to build librdkafka"
@@ -77,7 +77,7 @@ def missing() -> str | None:
 
 
 def build() -> None:
-    """Fetches and builds librdkafka and its test runner, once."""
+    """Fetch and build librdkafka and its test runner, once."""
     if (HOME / "built").exists():
         return
     shutil.rmtree(HOME, ignore_errors=True)
@@ -100,7 +100,7 @@ make -j2 libs && make -j2 -C tests build"""
 
 
 def kafka_home() -> Path | None:
-    """A folder laid out like a release, for the tests that call its scripts; None where Apache Kafka cannot be had."""
+    """Return a folder laid out like a release, for tests that call its scripts; None where Apache Kafka cannot be had."""
     if jars.missing():
         return None
     home = jars.CACHE / "kafka-home"
@@ -113,7 +113,7 @@ def kafka_home() -> Path | None:
         command = " ".join(f"'{word}'" for word in java_command(TOOLS[name]))
         script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         script.chmod(0o755)
-    # The tests' own Java programs: they are on the class path of the caller.
+    # The class path has the tests' own Java programs, by the variable of the caller.
     run_class = home / "bin/kafka-run-class.sh"
     run_class.write_text(f'#!/bin/sh\nexec java -cp "$CLASSPATH:{libs}/*" "$@"\n')
     run_class.chmod(0o755)
@@ -121,7 +121,7 @@ def kafka_home() -> Path | None:
 
 
 def run(case: Case, server: Server, logs: Path, group_protocol: str = "classic") -> Outcome:
-    """Runs one test in a process of its own; its consumers speak the protocol."""
+    """Run one test in a process of its own. Its consumers speak `group_protocol`."""
     conf = logs / "test.conf"
     settings = {"bootstrap.servers": server.bootstrap, "test.topic.prefix": f"rdk{time.time_ns()}", **server.settings}
     if case.full or case.long:
@@ -167,7 +167,9 @@ def _judge(case: Case, code: int, seconds: float, log: Path) -> Outcome:
 
 
 def read_allow_list(path: Path) -> Iterator[Case]:
-    """Lines `NUMBER [full] [long] [sockem] [SCENARIO] [only:NAME] [VARIANT ...]`; # starts a comment."""
+    """Yield the cases of an allow-list. Its lines are `NUMBER [full] [long] [sockem] [SCENARIO] [only:NAME] [VARIANT ...]`; #
+    starts a comment.
+    """
     for line in path.read_text().splitlines():
         words = line.partition("#")[0].split()
         if words:

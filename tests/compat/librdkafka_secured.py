@@ -1,11 +1,11 @@
-"""librdkafka's tests once more, over TLS and with logins: which tests, and what they need beyond the client's settings."""
+"""librdkafka's tests once more, over TLS and with logins: the list of tests, and their needs besides the client's settings."""
 
 from __future__ import annotations
 
 from tests.compat.librdkafka import Server
 from tests.compat.secured import USER, SecuredNode, librdkafka
 
-#: The words of librdkafka_secured_allow.txt: a security protocol and a mechanism each.
+#: The words of librdkafka_secured_allow.txt: each stands for a security protocol and a mechanism.
 VARIANTS = {
     "plain": ("SASL_PLAINTEXT", "PLAIN"),
     "scram": ("SASL_PLAINTEXT", "SCRAM-SHA-256"),

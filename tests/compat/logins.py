@@ -39,7 +39,7 @@ SPARK_LOGINS = [("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512"), ("SSL", ""
 TOKEN = "token"
 
 
-#: What the user of the tests, who is no super user, may do: to topics and groups of these names, and to the cluster.
+#: The permissions of the tests' user, who is no super user: for topics and groups of these names, and for the cluster.
 TOPICS = "S"
 MAY = {
     ResourceType.TOPIC: (
@@ -51,7 +51,7 @@ MAY = {
 
 
 class Failed(Exception):
-    """A tool ended with an error."""
+    """A tool has ended with an error."""
 
 
 class Token(AbstractTokenProvider):
@@ -71,12 +71,12 @@ class AioToken(AioTokenProvider):
 
 
 def logins_of(node: SecuredNode) -> list[tuple[str, str]]:
-    """SSL alone has no mechanism: the certificate is the login."""
+    """Return the logins of a node. SSL alone has no mechanism: the certificate is the login."""
     return [*((protocol, mechanism) for protocol in PROTOCOLS for mechanism in node.files.mechanisms), ("SSL", "")]
 
 
 def allow_user(node: SecuredNode) -> None:
-    """Writes the ACLs of the user and of the certificate."""
+    """Write the ACLs of the user and of the certificate."""
     admin = AdminClient(librdkafka(node, "PLAINTEXT"))
     entries = []
     for principal in (f"User:{USER}", "User:CN=client"):
@@ -173,7 +173,7 @@ async def _aio(node: SecuredNode, protocol: str, mechanism: str, topic: str) -> 
 
 
 def kcat(node: SecuredNode, protocol: str, mechanism: str, topic: str) -> None:
-    """librdkafka as the distribution builds it."""
+    """Run librdkafka as the distribution builds it."""
     realm = node.files.kdc
     assert realm is not None
     settings = librdkafka(node, protocol, mechanism) | {
@@ -197,7 +197,7 @@ PYTHON_CLIENTS: dict[str, Callable[[SecuredNode, str, str, str], None]] = {
 
 
 class JavaClients:
-    """Apache Kafka's clients and tools; those that can, in one JVM."""
+    """Apache Kafka's clients and tools, which share one JVM as far as they can."""
 
     def __init__(self, node: SecuredNode, tools: ToolSession, logs: Path) -> None:
         self._node, self._tools, self._logs = node, tools, logs
@@ -244,7 +244,7 @@ class JavaClients:
         check("Authorization" in done.stdout + done.stderr, f"not refused without an ACL: {done.stdout + done.stderr}")
 
     def make_token(self, protocol: str, config: str) -> tuple[str, str]:
-        """A delegation token's id and secret, after it has been described and renewed."""
+        """Return a delegation token's id and secret, after it was described and renewed."""
         made = self.run("kafka-delegation-tokens", protocol, config, "--create", "--max-life-time-period", "-1")
         token_id, secret = next(line.split()[:2] for line in made.splitlines() if "==" in line)
         owner = ("--owner-principal", f"User:{USER}")
@@ -271,12 +271,12 @@ def outcome(name: str, work: Callable[[], object]) -> Outcome:
 
 
 def in_python_all(node: SecuredNode, report: Callable[[Outcome], Outcome]) -> list[Outcome]:
-    """Every Python client by every login."""
+    """Run every Python client with every login."""
     found = []
     for protocol, mechanism in logins_of(node):
         for client, work in PYTHON_CLIENTS.items():
             if mechanism == "GSSAPI" and client == "confluent-kafka":
-                # Its wheel's librdkafka is built without Kerberos; that of the distribution has it.
+                # kcat stands in, because the wheel's librdkafka is built without Kerberos, and that of the distribution has it.
                 client, work = "kcat", kcat
                 if shutil.which(client) is None:
                     print(
@@ -290,7 +290,9 @@ def in_python_all(node: SecuredNode, report: Callable[[Outcome], Outcome]) -> li
 
 
 def in_java_all(node: SecuredNode, logs: Path, report: Callable[[Outcome], Outcome]) -> list[Outcome]:
-    """Clients and tools of Apache Kafka by every login, and by a delegation token that each login but OAUTHBEARER's makes."""
+    """Run clients and tools of Apache Kafka with every login, and with a delegation token made by each login but
+    OAUTHBEARER's.
+    """
     found = []
     # Java takes tokens only from addresses that a system property names.
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={(node.files.directory / 'token').as_uri()}"
@@ -324,7 +326,7 @@ def in_java_all(node: SecuredNode, logs: Path, report: Callable[[Outcome], Outco
 
 
 def in_spark(node: SecuredNode, logs: Path, report: Callable[[Outcome], Outcome]) -> list[Outcome]:
-    """Spark's batch reader, over what confluent-kafka has written by the same login."""
+    """Run Spark's batch reader on records that confluent-kafka has written with the same login."""
     from ottla.pipeline import config, session
 
     spark = session.start(config.load(None, (f"pipeline.output={logs / 'spark'}", "spark.shuffle_partitions=1")))

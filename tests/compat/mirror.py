@@ -31,11 +31,11 @@ HERE = Path(__file__).parent
 JAVA = HERE / "Translated.java"
 TOPIC, GROUP = "orders", "readers"
 PARTITIONS, RECORDS = 3, 3_000
-#: The last release that could run with ZooKeeper.
+#: The last minor release that could run with ZooKeeper.
 OLDER = "3.9.2"
 COMMAND_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 60
-#: MirrorMaker's own settings beside the clusters: it looks and writes often, as the run is short.
+#: The settings of MirrorMaker besides the clusters: it looks and writes often, because the run is short.
 MIRROR_MAKER = """clusters = west, east
 west.bootstrap.servers = {west}
 east.bootstrap.servers = {east}
@@ -59,7 +59,7 @@ west.consumer.isolation.level = read_committed
 
 @contextmanager
 def clusters(kinds: Sequence[str]) -> Iterator[tuple[Clients, Clients]]:
-    """The source and the target, each of its kind: "ottla", "kafka", or an older version of Apache Kafka."""
+    """Run the source and the target, each of its kind: "ottla", "kafka", or an older version of Apache Kafka."""
     with ExitStack() as stack:
         made: list[Clients] = []
         for kind in kinds:
@@ -72,7 +72,7 @@ def clusters(kinds: Sequence[str]) -> Iterator[tuple[Clients, Clients]]:
 
 
 def mirror(logs: Path, kinds: Sequence[str]) -> None:
-    """Records, settings, offsets and heartbeats of a mirror, read by the clients of both kinds."""
+    """Check the records, settings, offsets and heartbeats of a mirror, read by the clients of both kinds."""
     with clusters(kinds) as (west, east):
         west.topic(TOPIC, partitions=PARTITIONS, configs={"retention.ms": "86400000"})
         written = write(west, 0)

@@ -1,4 +1,6 @@
-"""A follower whose log ends before its leader's disk begins: what it asks, where it begins, and that nothing old counts after a wait (KIP-405)."""
+"""A follower whose log ends before its leader's local start offset: its requests, the offset at which it begins, and that no
+old finding counts after a wait (KIP-405).
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ class LeadersLog:
 
 
 class Stored:
-    """Remote storage that answers when the test lets it."""
+    """Remote storage that responds when the test lets it."""
 
     def __init__(self, *, from_last_tiered: bool = False) -> None:
         self.from_last_tiered = from_last_tiered
@@ -86,7 +88,7 @@ class Stored:
 
 
 class Scene:
-    """A follower, its leader and the store, on a loop that the test turns."""
+    """A follower, its leader and the store, on a loop that the test runs turn by turn."""
 
     def __init__(self, log: Log, loop: asyncio.AbstractEventLoop, stored: Stored | None) -> None:
         self.log, self.loop, self.leader, self.stored = log, loop, LeadersLog(), stored
@@ -102,7 +104,7 @@ class Scene:
 
     def run_on(self) -> None:
         self.follower.clock.advance(RETRY_MS)
-        for _ in range(2):  # what has been answered may wait before it asks again
+        for _ in range(2):  # twice, because what has been answered may wait once more before the next question
             while self.follower.tasks:
                 self.loop.create_task(self.follower.tasks.pop(0))
             for _ in range(40):

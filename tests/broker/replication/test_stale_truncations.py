@@ -75,7 +75,9 @@ def same_leader_again(follower: Follower) -> int:
 
 
 def another_leader_between(follower: Follower) -> int:
-    """The fetcher of the former leader stays, because it has other partitions; this one is unfollowed and followed again."""
+    """Let another broker lead in between. The fetcher of the former leader stays, because it has other partitions; this one is
+    unfollowed and followed again.
+    """
     follower.partition.become_follower(follower.log, OTHER, 2, 2, [1, 2, 3], [1, 2, 3])
     follower.fetcher.unfollow(follower.partition)
     follower.partition.become_follower(follower.log, LEADER, 3, 3, [1, 2, 3], [1, 2, 3])
@@ -84,7 +86,7 @@ def another_leader_between(follower: Follower) -> int:
 
 
 def led_between(follower: Follower) -> int:
-    """Leader, and follower again, within the wait."""
+    """Let this broker lead in between, and follow again, within the wait."""
     follower.fetcher.unfollow(follower.partition)
     follower.partition.become_leader(follower.log, 2, 2, [1, 2], [1, 2], NOW_MS)
     follower.partition.become_follower(follower.log, LEADER, 3, 3, [1, 2], [1, 2])
@@ -99,7 +101,9 @@ CHANGES = [same_leader_again, another_leader_between, led_between]
 def test_a_truncation_of_an_older_leader_epoch_does_not_end_the_wait_for_the_present_one(
     log: Log, monkeypatch: pytest.MonkeyPatch, change: Callable[[Follower], int]
 ) -> None:
-    """The partition was fetched beside the second truncation, and a third one took what had been acknowledged since."""
+    """Before the fix the partition was fetched beside the second truncation, and a third one removed records that had been
+    acknowledged since.
+    """
     follower = with_many_producers(log, monkeypatch)
     follower.answer(diverging(6))
     epoch = change(follower)
@@ -126,7 +130,7 @@ def test_a_truncation_of_an_older_leader_epoch_does_not_end_the_wait_for_the_pre
 def test_a_search_of_an_older_leader_epoch_does_not_end_the_wait_for_the_present_one(
     log: Log, loop: asyncio.AbstractEventLoop, change: Callable[[Follower], int]
 ) -> None:
-    """Searches always wait for two responses, so that no disk job was needed to lose an acknowledged record."""
+    """A search always waits for two responses. So an acknowledged record could be lost without any disk job."""
     for _ in range(4):
         log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
     follower = Follower(log)
@@ -157,7 +161,7 @@ def test_a_search_of_an_older_leader_epoch_does_not_end_the_wait_for_the_present
     assert len(channel.asked) == 2, "the searches of both epochs"
     asked = len(follower.asked)
     respond(0)
-    respond(-1)  # the first search has both
+    respond(-1)  # the first search has both responses now
     assert log.log_end_offset == 4 and not offsets_asked(follower, asked), "asked beside the second search"
     respond(0)
     respond(0)
@@ -198,7 +202,9 @@ def lead(follower: Follower) -> None:
 
 
 def remove(follower: Follower) -> None:
-    """The topic is deleted, or the replica reassigned away; a new one of the same name has another `Partition`."""
+    """Remove the partition: the topic is deleted, or the replica reassigned away. A new one of the same name has another
+    `Partition`.
+    """
     follower.partition.resign()
 
 
@@ -226,7 +232,9 @@ def test_a_truncation_is_dropped_if_what_it_was_decided_on_has_changed(
 def test_a_log_that_has_moved_to_another_directory_within_the_wait_is_truncated_there(
     log: Log, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The decision holds for the old log; the partition is fetched again, and its leader asks for the same of the new one."""
+    """The decision holds for the old log only. The partition is fetched again, and its leader asks for the same truncation of
+    the new log.
+    """
     follower = with_many_producers(log, monkeypatch)
     follower.answer(diverging(6))
     spec = LogSpec(OsFiles(), Mappings(), str(tmp_path / "moved" / "t-0"), "t", 0, TOPIC_ID, LogConfig())
@@ -247,7 +255,9 @@ def test_a_log_that_has_moved_to_another_directory_within_the_wait_is_truncated_
 def test_an_acknowledged_offset_of_this_leader_epoch_is_never_cut_whatever_asks_for_it(
     log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is a mistake of this broker or of the leader's disk: the log stays, the partition is tried again, and others are fetched."""
+    """Such a request is a bug of this broker, or damage on the leader's disk: the log stays, the partition is tried again, and
+    others are fetched.
+    """
     follower = Follower(log)
     follower.answer(appended(0, epoch=1))
     follower.answer(appended(1, epoch=1))

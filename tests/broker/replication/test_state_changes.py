@@ -1,4 +1,4 @@
-"""The log shows an operator when the leader or the ISR of a partition changes, or a follower's log goes back."""
+"""The log shows an operator when the leader or the ISR of a partition changes, or a follower's log is truncated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.broker.replication.harness import ReplicationHarness
 
 
 class Script:
-    """Runs commands of the harness; what they write to the log is the result."""
+    """A script that runs commands of the harness. Its result is what they write to the log."""
 
     def __init__(self, harness: ReplicationHarness, caplog: pytest.LogCaptureFixture) -> None:
         self._interpreter = transcripts.Interpreter(harness.commands(), harness.drain)

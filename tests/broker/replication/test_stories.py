@@ -12,7 +12,7 @@ from tests.broker.replication.harness import TOPIC, ReplicationHarness
 
 
 class StoryHarness:
-    """Runs commands of the harness; the stories of the brokers' replicas are the result."""
+    """A script that runs commands of the harness. Its result are the stories of the brokers' replicas."""
 
     def __init__(self, harness: ReplicationHarness) -> None:
         self.harness = harness

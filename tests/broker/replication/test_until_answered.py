@@ -1,4 +1,6 @@
-"""Values are sent to the controller until it answers: one request at a time with all values that wait, and unanswered ones again."""
+"""Values are sent to the controller until it answers: one request at a time, with all values that wait. Values without an
+answer are sent again.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ RETRY_MS = 20
 
 
 class Answers:
-    """The keys that were asked for; each is answered when the test says which are to be asked again."""
+    """The keys of each request. Each request is answered when the test says which of them are to be sent again."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, int]] = []
@@ -127,7 +129,7 @@ async def test_more_than_fit_into_a_request_go_in_several_and_one_that_fails_hol
 async def test_a_request_has_no_more_than_the_controller_decides_about_in_one_turn(
     world: World, answers: Answers
 ) -> None:
-    """A follower that is lost changes the ISR of thousands of partitions at once."""
+    """The loss of one follower changes the ISR of thousands of partitions at once."""
     keys = [str(number) for number in range(PARTITIONS_A_REQUEST + 1)]
     unanswered = batcher_of(world, answers)
     for key in keys:

@@ -1,9 +1,9 @@
 """Random commands for the harness: in any order of deliveries, what was acknowledged is in the log of everybody who may lead cleanly.
 
-Pure parts only, so a walk takes a fraction of a second. One that fails is printed as a script: it can become a transcript as it is.
-Tried with mistakes put in: they find a watermark that ignores followers, min ISR or a proposed member, a shrink that is believed
-before it is made, and a truncation to the watermark. A fetch brings everything at once here, so not a follower that joins too early:
-that is the simulated clusters' (tests/sim/).
+Only pure parts run, so that a walk takes a fraction of a second. A failing walk is printed as a script, which can become a
+transcript as it is. Tried with mistakes put in: they find a watermark that ignores followers, min ISR or a proposed member, a
+shrink that is believed before it is made, and a truncation to the watermark. A fetch brings everything at once here, so not a
+follower that joins too early: that is the simulated clusters' (tests/sim/).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Walk:
     def step(self) -> None:
         broker = str(self.random.randint(1, 3))
         if self.random.random() < 0.15:
-            # A quiet time: else hardly anything is ever acknowledged.
+            # A quiet time follows: otherwise hardly any record would ever be acknowledged.
             for command in ("metadata 1 2 3", *(f"fetch {n}" for n in QUIET)):
                 self.do(command)
             return
@@ -94,7 +94,7 @@ class Walk:
 
 
 def value(broker: Broker, offset: int) -> bytes:
-    """The record's value: the batch's bytes without what a leader stamps on them, offset and epoch."""
+    """Return the record's value: the batch's bytes without offset and epoch, which a leader sets."""
     return bytes(broker.log.read(offset, max_bytes=1).records)[21:]
 
 

@@ -46,10 +46,11 @@ def set_group(wire: Wire, group: str, **configs: str) -> None:
 
 
 def initialize(wire: Wire, group: str, at: At) -> None:
-    """Give the share partition its state, as the group coordinator does when a member is assigned to it first."""
+    """Give the share partition its state, as the group coordinator does before the first assignment."""
     topic_id, index = at
     key = SharePartitionKey(group, topic_id, index).coordinator_key
-    wire.request(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)  # makes __share_group_state
+    # Makes the node create __share_group_state.
+    wire.request(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
     state = StateClient(wire, group, topic_id, index)
     deadline = time.monotonic() + 30
     while (code := state.initialize().error_code) != 0:
@@ -59,7 +60,7 @@ def initialize(wire: Wire, group: str, at: At) -> None:
 
 @dataclass
 class Delivered:
-    """The records that one ShareFetch gave of one partition, by offset, and how often each was delivered."""
+    """The records that one ShareFetch returned for one partition, by offset, with their delivery counts."""
 
     error: int = 0
     acknowledge_error: int = 0
@@ -69,7 +70,7 @@ class Delivered:
 
 
 class ShareMember:
-    """One member on one connection to the broker that leads its partitions."""
+    """A member with one connection, to the broker that leads its partitions."""
 
     def __init__(self, wire: Wire, group: str, partitions: Sequence[At], member_id: str | None = None) -> None:
         self.wire = wire
@@ -115,7 +116,7 @@ class ShareMember:
     def fetch_request(
         self, acknowledgements: dict[At, Sequence[Batch]] | None = None, *, forget: Sequence[At] = (), **fields: Any
     ) -> ShareFetchRequest:
-        """The next request of the session."""
+        """Return the next request of the session."""
         none: Sequence[Batch] = ()
         asked = dict.fromkeys(self.partitions if self.epoch == 0 else (), none) | dict(acknowledgements or {})
         limits = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 25, "max_records": 500, "batch_size": 500}
@@ -144,7 +145,7 @@ class ShareMember:
     # -- Acknowledging -----------------------------------------------------------------------------------------------
 
     def acknowledge(self, at: At, *batches: Batch, **fields: Any) -> int:
-        """The partition's error code."""
+        """Acknowledge the batches; return the partition's error code."""
         response = self.acknowledge_response({at: batches}, **fields)
         assert response.error_code == 0, response
         [topic] = response.responses
@@ -168,7 +169,7 @@ class ShareMember:
         return response
 
     def leave(self) -> None:
-        """The last request of the session: everything that the member holds is released."""
+        """Send the last request of the session, which releases everything that the member holds."""
         self.epoch = -1
         response = self.acknowledge_response({})
         assert response.error_code == 0, response

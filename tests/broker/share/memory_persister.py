@@ -1,4 +1,6 @@
-"""A persister without a share coordinator: states in memory, written in a later turn of the loop, and errors as a test wants them."""
+"""A persister without a share coordinator: states in memory, written in a later turn of the loop, and with errors that a test
+chooses.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Record:
 
 @dataclass
 class Log:
-    """Record batches with holes of compaction between some of them; some are of aborted transactions."""
+    """A log of record batches. There are holes of compaction between some batches, and some belong to aborted transactions."""
 
     batches: list[Span] = field(default_factory=list)
     aborted: list[Span] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Log:
         return [batch for batch in self.batches if batch.last >= offset][:count]
 
     def offsets(self) -> set[int]:
-        """All that a member has to get."""
+        """Return the offsets of all records that a member has to get."""
         aborted = set(self.aborted)
         return {
             offset
@@ -80,17 +80,17 @@ class Checked:
         self.settings = settings
         self.log = log
         self.now_ms = 0
-        #: What the share coordinator has.
+        #: The state that the share coordinator has.
         self.stored: dict[int, tuple[RecordState, int]] = {}
         self.stored_start = 0
         self.delivered: dict[int, int] = {}
-        #: Given back although the write failed: a leader that is killed then forgets it.
+        #: Records that were released although the write failed: a leader that is killed then forgets the release.
         self.given_back_unwritten: set[int] = set()
         self.finished: set[int] = set()
         self.load()
 
     def load(self) -> None:
-        """The leader is killed, and a new one reads what was written."""
+        """Kill the leader; a new one reads the written state."""
         batches: list[StateBatch] = []
         for offset, (state, count) in sorted(self.stored.items()):
             if offset >= self.stored_start:
@@ -139,7 +139,8 @@ class Checked:
     def take_over(self, member: str, acquired: list[Acquired], offset: int, batches: list[Span]) -> None:
         aborted = {o for span in self.log.aborted for o in range(span.first, span.last + 1)}
         holes = set(range(offset, batches[0].first))
-        if not self.records and self.real.in_flight.end > self.end:  # begins at the first record that there is
+        # The share partition begins at the first record that exists.
+        if not self.records and self.real.in_flight.end > self.end:
             self.start = self.end = max(self.start, min(batches[0].first, self.real.in_flight.end))
         for o in range(self.end, self.real.in_flight.end):
             self.records[o] = Record()
@@ -225,7 +226,7 @@ class Checked:
         return ARCHIVING if target == ARCHIVED and self.settings.dead_letters and not is_gap else target
 
     def bury(self) -> None:
-        """Dead letters of all that have none are on their way."""
+        """Begin to write the dead letters of all records that need one."""
         runs = self.real.take_dead()
         offsets = [o for run in runs for o in range(run.first, run.last + 1)]
         expected = {o for o, record in self.records.items() if record.state == ARCHIVING} - self.taken
@@ -235,7 +236,7 @@ class Checked:
             self.burying.append(runs)
 
     def archive(self) -> None:
-        """The oldest dead letters are written."""
+        """End the writing of the oldest dead letters."""
         runs = self.burying.pop(0)
         update = self.real.archive(runs)
         for run in runs:
@@ -263,7 +264,7 @@ class Checked:
         self.compare()
 
     def end_write(self, *, stored: bool) -> None:
-        """The oldest write ends."""
+        """End the oldest write."""
         update, start = self.writing.pop(0)
         concerned = {o for run in update.runs for o in range(run.first, run.last + 1)}
         if not stored:

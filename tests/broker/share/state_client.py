@@ -51,6 +51,6 @@ class StateClient:
         return self._only(m.ReadShareGroupStateSummaryRequest(self.group_id, [data]))
 
     def _only(self, request: Any) -> Any:
-        """An empty response stays as it is."""
+        """Send a request; return its only result. An empty response is returned as it is."""
         response = self.wire.request(request)
         return response.results[0].partitions[0] if response.results else response

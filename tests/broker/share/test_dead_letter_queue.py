@@ -39,13 +39,13 @@ from tests.broker.share.test_led_partition import Broker as Led
 
 NONE = ErrorCode.NONE
 QUEUE, QUEUE_ID = "dlq.t", b"queue".ljust(16, b"-")
-#: The leader of all partitions of the dead-letter topic.
+#: The id of the broker that leads all partitions of the dead-letter topic.
 ELSEWHERE = 2
 TOPIC = 2
 
 
 class Hurried:
-    """A clock whose timers go off in the next turn; it keeps their delays."""
+    """A clock whose timers expire in the next turn. It keeps their delays."""
 
     def __init__(self) -> None:
         self.pauses_ms: list[float] = []
@@ -62,13 +62,13 @@ class Hurried:
 
 
 class Brokers:
-    """This broker with the records, the leader of the dead-letter topic, and the controller."""
+    """The brokers of a test: this one with the records, the leader of the dead-letter topic, and the controller."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.clock = Hurried()
         self.metadata = MetadataCache(1, "cluster")
-        #: What the leader answers, in turn; NONE afterwards.
+        #: The answers of the leader, in this order; after them it answers NONE.
         self.answers: list[ErrorCode] = []
         self.produced: list[tuple[int, ProduceRequest]] = []
         self.creations: list[CreateTopicsRequest] = []
@@ -112,7 +112,7 @@ class Brokers:
         return ShareGroupSettings(ShareSettings(), False, "earliest", QUEUE, self.copies_records)
 
     def bury(self, first: int, last: int) -> None:
-        """Returns once all is done."""
+        """Write the dead letters of these offsets; return once all are done."""
         run = Run(first, last, RecordState.ARCHIVING, 1, AcquiredBatch(last - first + 1))
         self.queue.write("g", self.partition, [run], self.settings, self.count)
         (task,) = self.tasks
@@ -211,7 +211,7 @@ def test_what_is_read_for_the_copies_of_one_batch_is_bounded(led: Led, brokers: 
     count = 3 * COPY_BYTES_MAX // size
     for _ in range(count):
         led.produce(b"v" * size)
-    brokers.bury(0, count)  # the last of these is not in the log
+    brokers.bury(0, count)  # the last of these offsets is not in the log
     letters = brokers.letters()
     copied = [sum(len(letter.value or b"") for letter in each) for each in letters]
     assert len(letters) >= 3 and max(copied) <= COPY_BYTES_MAX
@@ -222,7 +222,9 @@ def test_what_is_read_for_the_copies_of_one_batch_is_bounded(led: Led, brokers: 
 def test_letters_that_are_written_in_a_later_leader_epoch_have_no_copies_of_what_the_log_has_by_then(
     led: Led, brokers: Brokers
 ) -> None:
-    """An unclean election had put another record at the offset, whose value stood under the headers of the one that was rejected."""
+    """Before the fix an unclean election had put another record at the offset, and its value was written under the headers of
+    the rejected record.
+    """
     brokers.create_queue()
     brokers.copies_records = True
     led.produce(b"rejected")

@@ -122,7 +122,7 @@ def is_archived(share: Share, offset: int) -> bool:
 
 
 def test_a_leader_that_was_killed_writes_the_dead_letters_of_archiving_records_again(share: Share) -> None:
-    """Such a leader leaves the state ARCHIVING (3) of `__share_group_state` behind."""
+    """Such a leader leaves records in the state ARCHIVING (3) in `__share_group_state`."""
     topic = f"dlq.{share.topic}"
     set_group(share.wire, share.group, errors_deadletterqueue_topic_name=topic)
     share.produce(b"good", b"bad")

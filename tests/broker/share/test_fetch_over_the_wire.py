@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge of one node, request by request: sessions, acquiring, giving back, waiting, and bad input."""
+"""ShareFetch and ShareAcknowledge of one node, request by request: sessions, acquiring, releasing, waiting, and bad input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.broker.wire import Wire
 from tests.ports import free_ports
 
 LOCK_MS = 1_000
-#: For records that are acknowledged in time, also where the machine is late.
+#: The lock of records that a test acknowledges in time, even on a slow machine.
 LONGER_LOCK_MS = 6_000
 NONE = ErrorCode.NONE
 UNKNOWN_TOPIC = b"\7" * 16
@@ -48,7 +48,7 @@ def node(admin_port: int) -> Iterator[Node]:
 
 
 class Share:
-    """A topic of one partition and a share group of its own, which begins with the first record."""
+    """A topic of one partition with a share group of its own, which begins at the first record."""
 
     def __init__(self, node: Node, **configs: str) -> None:
         self.node = node
@@ -92,7 +92,7 @@ def share(node: Node) -> Iterator[Share]:
 
 
 def until(fetch: Callable[[], dict[int, bytes | None]]) -> dict[int, bytes | None]:
-    """The records of the first fetch that gets some."""
+    """Fetch until there are records; return them."""
     deadline = time.monotonic() + 30
     while not (records := fetch()):
         assert time.monotonic() < deadline, "no records came"

@@ -50,7 +50,7 @@ class Broker:
         self.wakeups = Wakeups(self.clock)
         self.persister = MemoryPersister(self.clock)
         self.counts = ShareCounts()
-        #: What is to have dead letters, and what is called when they are written.
+        #: The requested dead letters, and the functions to call when they are written.
         self.burials: list[tuple[list[Run], Callable[[], None]]] = []
         self.dead_letters = self
         self.remote_reads: TieredReads | None = None
@@ -99,7 +99,7 @@ class Broker:
     def fetch(
         self, member: str, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, others: int = 0
     ) -> Answer[Results]:
-        """Fetch as a session does that has so many `others`: partitions without records."""
+        """Fetch like a session that also has `others`, a number of partitions without records."""
         limits = Limits(wait_ms, min_bytes, max_bytes, 500, 500, strict=False)
         answered = self.counts.fetch_begun("g", self.clock)
         led = {AT: self.led}
@@ -112,7 +112,7 @@ class Broker:
         return ShareFetching(member, led, {}, limits, self.wheel, answered).start()
 
     def acknowledge(self, member: str, first: int, last: int, kind: int) -> list[KafkaError | None]:
-        """The outcome, as soon as it is there."""
+        """Return the outcome in a list, as soon as there is one."""
         outcome: list[KafkaError | None] = []
         self.led.acknowledge(member, [Acknowledgement(first, last, [kind])], outcome.append)
         return outcome

@@ -16,7 +16,7 @@ from tests.broker.share.test_share_partition import (
 )
 from tests.histories import Mutant, assert_noticed
 
-#: The object, its attribute, and what the mistake makes of the right one.
+#: An object, its attribute, and the function that makes the mistake of the right attribute.
 Mistake = tuple[Any, str, Callable[[Any], Any]]
 
 

@@ -52,7 +52,7 @@ def test_a_group_consumes_and_begins_again_when_its_last_member_has_left(node: N
             with node.wire() as own:
                 session = ShareMember(own, "g", [at])
                 found = session.fetch()
-                while at not in found:  # the partition was being loaded
+                while at not in found:  # at first the partition is being loaded
                     found = session.fetch()
                 assert found[at].counts == {0: 1, 1: 1}
                 assert session.acknowledge(at, (0, 1, [ACCEPT])) == ErrorCode.NONE

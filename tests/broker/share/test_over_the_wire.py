@@ -51,7 +51,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def nodes(directory: Path) -> Iterator[list[Node]]:
-    """The node that runs is the last one."""
+    """Yield the list of started nodes, of which the last one runs."""
     started = [start_node(directory, share_coordinator_state_topic_num_partitions="3")]
     started[0].create("orders", 2)
     yield started
@@ -76,7 +76,7 @@ def find(wire: Wire, key: str, version: int = 6) -> ErrorCode:
 
 
 def coordinated(wire: Wire, group_id: str, partition: int = 0) -> StateClient:
-    """A share partition whose coordinator is there."""
+    """Return a client of a share partition whose coordinator is there."""
     id_ = topic_id(wire)
     key = f"{group_id}:{uuid_to_str(id_)}:{partition}"
     eventually(lambda: find(wire, key) == ErrorCode.NONE, "the share coordinator")
@@ -186,7 +186,7 @@ def test_a_group_has_settings_of_its_own_from_the_next_heartbeat_on(wire: Wire) 
 
 
 def test_without_the_feature_there_are_no_share_groups(wire: Wire) -> None:
-    """The last test: the node has no share groups any more."""
+    """This is the last test, because the node has no share groups after it."""
     member = WireMember(wire, "feature")
     state = coordinated(wire, "feature")
     update = FeatureUpdateKey(SHARE_VERSION, 0, upgrade_type=SAFE_DOWNGRADE)

@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 
 
 class HeldReads:
-    """Remote storage with the first offsets of a log, whose reads come back when the test says so."""
+    """Remote storage that has the first offsets of a log. Its reads end when the test says so."""
 
     def __init__(self, log: Log, local_start: int) -> None:
         self.offsets: list[int] = []
@@ -161,7 +161,7 @@ def test_nothing_above_the_high_watermark_is_delivered(broker: Broker) -> None:
 
 
 def test_the_store_says_which_records_were_aborted(broker: Broker) -> None:
-    """The local log has no markers below its start: here it knows a transaction as committed."""
+    """The local log has no markers below its start offset, so that by it the transaction would be a committed one."""
     broker.read_committed = True
     options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     broker.log.producers.requires_verification = False
@@ -229,7 +229,7 @@ def test_a_group_that_begins_by_time_begins_in_remote_storage(tmp_path: Path) ->
 
 
 async def read_remote(harness: TierHarness, offset: int) -> bytes:
-    """The records from `offset` on, by the real reads of remote storage."""
+    """Return the records from `offset` on, by a real read of remote storage."""
     partition: Any = harness.partition
     remote = RemoteRecords(harness.reads(), partition, lambda: None)
     end = harness.log.local_start_offset

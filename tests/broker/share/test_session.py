@@ -40,7 +40,7 @@ class Connection:
 
 
 class Ends:
-    """Share sessions, and what has ended."""
+    """Share sessions, and a record of those that have ended."""
 
     def __init__(self, limit: int = 10) -> None:
         self.left: list[SessionKey] = []
@@ -106,7 +106,7 @@ def test_sessions_that_members_have_ended_are_kept_nowhere() -> None:
         key = SessionKey("g", str(number))
         ends.open(key, connection)
         ends.sessions.remove(key)
-    # A dead proxy among them has no class.
+    # `type` and not `__class__`, which fails for a dead proxy among the objects.
     kept = [each for each in gc.get_objects() if type(each) is ShareSession and each.connection_id == connection.id]
     assert not kept
     connection.close()

@@ -359,7 +359,7 @@ def test_random_histories_agree_with_the_model_of_single_records(seed: int) -> N
 
 
 def some_acknowledgements(random: Random, held: list[Acquired]) -> list[Acknowledgement]:
-    """Mostly of what the member got once: some of it is not its own any more."""
+    """Return acknowledgements, mostly of records that the member once got: it may have lost some of them since."""
     chosen = []
     for acquired in sorted(set(held)):
         if random.random() < 0.3:

@@ -17,7 +17,7 @@ MINUTE_MS = 60_000
 
 
 class Brokers:
-    """Broker 1 is the coordinator of all; `coordinator` says what the metadata names."""
+    """Brokers of which broker 1 coordinates all share partitions. `coordinator` is the one that the metadata names."""
 
     def __init__(self) -> None:
         self.share = ShareCoordinatorHarness()
@@ -46,7 +46,7 @@ def brokers() -> Brokers:
 
 
 def outcome_of(reply: Reply[Any]) -> list[Any]:
-    """Empty until the reply is completed."""
+    """Return a list with the outcome, which is empty until the reply is completed."""
     outcomes: list[Any] = []
     reply.when_done(outcomes.append)
     return outcomes

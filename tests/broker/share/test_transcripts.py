@@ -69,7 +69,7 @@ PRODUCER_ID = 7
 
 
 class Connection:
-    """A `Peer`, as far as share sessions use it."""
+    """A `Peer` with the fields that share sessions use."""
 
     def __init__(self, name: str) -> None:
         self.id = name
@@ -98,8 +98,8 @@ class ShareTranscript:
         metadata.image = image()
         replicas: Any = SimpleNamespace(listeners=[], lookup=lambda topic, topic_id, index: self.partition)
         world: Any = SimpleNamespace(clock=self.clock, session_clock=self.clock)
-        work: Any = None  # searches by time, which no transcript has
-        dead_letters: Any = SimpleNamespace(counts=ShareCounts())  # no group of a transcript has any
+        work: Any = None  # for searches by time, which no transcript has
+        dead_letters: Any = SimpleNamespace(counts=ShareCounts())  # no group of a transcript has dead letters
         self.leaders = ShareLeaders(
             world, BrokerConfigs(NodeConfig(NODE)), metadata, replicas, self.persister, wheel, work, dead_letters
         )
@@ -148,7 +148,7 @@ class ShareTranscript:
         self.log.producers.requires_verification = False
 
     def _load(self) -> None:
-        """Load the state, as the first fetch does, which would have to wait for it."""
+        """Load the state, as the first fetch does. That fetch would have to wait for it."""
         context: Any = None
         self.leaders.load("g", "t", AT, context)
         self.clock.advance(0)
@@ -285,7 +285,9 @@ def image() -> Any:
 
 
 def batches_of(kinds: dict[str, str]) -> list[tuple[int, int, list[int]]]:
-    """Return the batches that words such as `0-3` mean, each with one type. In the order of offsets, unless the command has `unsorted=1`."""
+    """Return the batches that words such as `0-3` stand for, each with one type. They are in the order of offsets, unless the
+    command has `unsorted=1`.
+    """
     is_sorted = not kinds.pop("unsorted", "")
     batches = []
     for name, spans in kinds.items():

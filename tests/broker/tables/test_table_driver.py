@@ -1,4 +1,4 @@
-"""A report counts for the partitions that are still led in the epoch of the job; what is done needs no job."""
+"""A report counts for the partitions that are still led in the epoch of the job; a table that is up to date needs no job."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_a_commit_goes_between_two_slices_of_maintenance() -> None:
 
 
 def gauges(harness: DriverHarness) -> dict[str, float]:
-    """The gauges of the only table, by their names; those that have no sample are left out."""
+    """Return the gauges of the only table by their names, without those that have no sample."""
     harness.driver.tables[TOPIC] = harness.table
     families = [family for family in table_metrics(harness.driver, 1_000) if family.kind == GAUGE]
     return {family.name: family.samples[0].value for family in families if family.samples}

@@ -1,4 +1,4 @@
-"""The process of tables is given a time for each answer."""
+"""The process of tables has a deadline for each answer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_start_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_topic_that_had_no_answer_has_twice_the_time_at_its_next_attempt() -> None:
-    """The time stays doubled until an answer has come. Another topic has the time that is configured."""
+    """The deadline stays doubled until an answer has come. Another topic has the configured one."""
     other = JOB._replace(topic_id="other")
     process = FakeProcess(*[None] * 6, TableReport(rows=7), None)
     tables = TableProcess(process, object)

@@ -25,7 +25,7 @@ def table(stories: Stories[str]) -> TopicTable:
 
 
 def take(table: TopicTable, report: TableReport, now_ms: int = 1_000, *, commits_later: bool = False) -> int:
-    """Let the table take over a report; the monotonic clock is 500 ms before the wall clock's minute."""
+    """Let the table take over a report. The monotonic clock is 500 ms before a full minute of the wall clock."""
     table.offered(report, now_ms + 500, now_ms, INTERVAL_MS, commits_later=commits_later)
     return table.due_ms - now_ms
 

@@ -23,7 +23,7 @@ def attributes(labels: Mapping[str, str]) -> list[KeyValue]:
 
 
 def total(name: str, value: int, **labels: str) -> Metric:
-    """A sum of what happened since the last push."""
+    """Return a sum of what happened since the last push."""
     points = [NumberDataPoint(as_int=value, attributes=attributes(labels))]
     return Metric(
         name=name,

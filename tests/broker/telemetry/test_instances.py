@@ -1,4 +1,4 @@
-"""A client's telemetry request is in time or not (KIP-714), as Kafka's ClientMetricsManagerTest asks it."""
+"""A client's telemetry request is in time or not (KIP-714), with the cases of Kafka's ClientMetricsManagerTest."""
 
 from __future__ import annotations
 

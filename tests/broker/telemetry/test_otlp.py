@@ -131,5 +131,5 @@ def test_whatever_the_bytes_are_they_are_metrics_or_refused() -> None:
 
 
 def test_a_push_of_very_many_fields_is_decoded_in_turns() -> None:
-    data = b"\x10\x01" * 100_000  # number 2, which MetricsData has not
+    data = b"\x10\x01" * 100_000  # field number 2, which MetricsData does not have
     assert sum(1 for _ in decode(data, 10)) >= 100_000 // 2_048

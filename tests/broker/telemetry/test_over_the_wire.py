@@ -68,7 +68,7 @@ def scrape(port: int) -> str:
 
 
 def push(wire: Wire, **options: Any) -> int:
-    """Pushes as a client that has just asked for its subscriptions."""
+    """Push the options like a client that has just asked for its subscriptions."""
     subscription = wire.request(GetTelemetrySubscriptionsRequest())
     known: dict[str, Any] = {
         "client_instance_id": subscription.client_instance_id,
@@ -108,12 +108,13 @@ def test_a_push_that_is_not_valid_is_refused(wire: Wire, subscribed: None) -> No
     assert push(wire, client_instance_id=bytes(16)) == ErrorCode.INVALID_REQUEST
     assert push(wire, compression_type=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert push(wire, metrics=b"x" * (1 << 21)) == ErrorCode.TELEMETRY_TOO_LARGE
-    unknown_field = b"\x7a\xfc\xff\x3f" + bytes((1 << 20) - 4)  # number 15, of all bytes that follow
+    # Field number 15, with the length of all bytes that follow.
+    unknown_field = b"\x7a\xfc\xff\x3f" + bytes((1 << 20) - 4)
     for codec in range(5):
         assert push(wire, compression_type=codec, metrics=compress(codec, unknown_field)) == 0
         assert push(wire, compression_type=codec, metrics=b"garbage") == ErrorCode.INVALID_RECORD
     for codec in range(1, 5):
-        # telemetry.max.bytes is for what they are decompressed, too (KAFKA-21076).
+        # telemetry.max.bytes also limits the decompressed bytes (KAFKA-21076).
         too_large = compress(codec, bytes((1 << 20) + 1))
         assert push(wire, compression_type=codec, metrics=too_large) == ErrorCode.TELEMETRY_TOO_LARGE
 
@@ -146,7 +147,9 @@ def advertised(wire: Wire) -> set[int]:
 def test_the_apis_are_listed_while_a_subscription_exists_so_that_other_clients_print_nothing_about_them(
     wire: Wire, node: Node, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """librdkafka prints a GETSUBSCRIPTIONS line with its default settings as soon as it sees the API; with Apache Kafka it prints nothing."""
+    """With default settings librdkafka prints a GETSUBSCRIPTIONS line as soon as it sees the API; beside Apache Kafka it prints
+    nothing.
+    """
     assert not TELEMETRY_APIS & advertised(wire)
     node.create("quiet")
     producer = Producer({"bootstrap.servers": node.bootstrap})

@@ -14,7 +14,7 @@ from tests.manual_clock import ManualClock
 def test_a_pattern_that_is_not_valid_here_costs_its_subscription_and_no_metadata(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Another controller may have written it: Java's look-ahead is not RE2's."""
+    """Another controller may have written the pattern: Java has look-ahead, RE2 does not."""
     telemetry, image = Telemetry(ManualClock()), MetadataImage()
     for match in ("client_id=a.*", "client_id=(?=a).*"):
         delta = MetadataDelta(image)

@@ -25,7 +25,7 @@ def test_the_order_of_subscriptions_does_not_change_the_id_so_that_a_client_may_
 
 
 def test_the_id_is_kafkas_for_one_metric() -> None:
-    """CRC32C of "[*]300000", XOR Java's hash of the id."""
+    """The id is the CRC32C of "[*]300000", XOR Java's hash of the instance id."""
     found = wanted([parse_subscription({"metrics": "*,org.a"})], bytes(15) + b"\5", CLIENT)
     assert found == (0x3C550F23 ^ 5, ("*",), INTERVAL_MS)
 

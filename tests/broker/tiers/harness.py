@@ -31,12 +31,12 @@ from tests.storage.logs_for_tests import NOW_MS, SMALL, TOPIC_ID, filled
 
 T = TypeVar("T")
 TOPIC = "events"
-#: How long after its log was written a broker of these tests lives.
+#: The time between the writing of a log and the broker of these tests.
 AGE_MS = 90_000
 
 
 class SameThread:
-    """Workers that do all at once, on the thread of the test."""
+    """Workers that run every call at once, on the thread of the test."""
 
     def apart(self, name: str) -> SameThread:
         return self
@@ -76,7 +76,7 @@ class MemoryStore:
 
 
 class FailingStore(MemoryStore):
-    """A store that is away while `fault` is set."""
+    """A store that fails while `fault` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def chunks_of(world: Any, configs: Any) -> RemoteChunks:
 
 
 class OneTopic(dict[str, dict[int, Any]]):
-    """Replicas by topic, of which only topics with remote storage may be looked at."""
+    """Replicas by topic. Only topics with remote storage may be looked up."""
 
     def __iter__(self) -> Any:
         raise AssertionError("all replicas are looked at")
@@ -117,7 +117,7 @@ class TierHarness:
         self.segments: RemoteSegments | None = RemoteSegments()
         self.store = FailingStore()
         self.counts = TierCounts()
-        #: Why the topic of the records cannot be followed.
+        #: The reason why the metadata topic cannot be followed.
         self.fault: Exception | None = None
         self._tasks: list[asyncio.Task[None]] = []
         clock = self.clock = ManualClock(NOW_MS)
@@ -191,7 +191,7 @@ class TierHarness:
         return found
 
     def metric(self, name: str, topic: str | None = TOPIC) -> float:
-        """A sample of a topic, or of all topics."""
+        """Return a sample of a topic, or of all topics."""
         labels = {} if topic is None else {"topic": topic}
         families = tier_metrics(self.driver, self.counts, NOW_MS + AGE_MS)
         (family,) = (each for each in families if each.name == name)

@@ -1,4 +1,6 @@
-"""The topic `__remote_log_metadata` is made: its first partition with remote storage asks the controller for it."""
+"""The topic `__remote_log_metadata` is created: the broker's first partition with remote storage requests it from the
+controller.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ PREFIX = "rlmm.config.remote.log.metadata.topic."
 
 
 class Controller:
-    """Remembers what it is asked to create, and answers with an error code."""
+    """A controller that remembers the requested topics, and answers with an error code."""
 
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.asked: list[CreateTopicsRequest] = []

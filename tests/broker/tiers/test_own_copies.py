@@ -18,7 +18,7 @@ from tests.storage.logs_for_tests import TOPIC_ID
 
 
 class Sent(TierHarness):
-    """A metadata topic whose next answers are lost: the record takes effect `late`, or at once."""
+    """A metadata topic that loses its next responses. The record takes effect at once, or `late`."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -56,7 +56,7 @@ def harness(tmp_path: Path) -> Sent:
 
 @pytest.mark.parametrize("comes_late", [False, True])
 async def test_a_copy_whose_last_answer_was_lost_is_confirmed_and_not_deleted(harness: Sent, comes_late: bool) -> None:
-    """Other replicas may have deleted the segment from their disks by the record, which was committed all the same."""
+    """The record was committed all the same, and by it other replicas may have deleted the segment from their disks."""
     harness.lost_of, harness.late = RemoteState.COPY_FINISHED, [] if comes_late else None
     await harness.round()
     assert harness.state["waits"].startswith("REQUEST_TIMED_OUT")
@@ -84,7 +84,7 @@ async def test_a_copy_that_failed_before_its_last_record_is_deleted_before_the_n
 
 @pytest.mark.parametrize(("age_ms", "stays"), [(GIVEN_UP_MS - 1, True), (GIVEN_UP_MS + 1, False)])
 async def test_a_copy_of_an_earlier_process_stays_for_an_hour(harness: Sent, age_ms: int, stays: bool) -> None:
-    """A record that the process sent before it ended may still arrive, from a leader that was paused."""
+    """A record that the process sent before it ended may still arrive, if its leader was paused."""
     assert harness.segments is not None
     now_ms = harness.driver._world.clock.wall_ms()
     begun = segment(5, 0, 3)._replace(event_ms=now_ms - age_ms)

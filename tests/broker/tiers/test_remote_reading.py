@@ -1,4 +1,4 @@
-"""A remote segment's reader returns its bytes; a store with other bytes is a failure and never an answer."""
+"""A remote segment's reader returns its bytes; other bytes in the store are a failure, and are never returned."""
 
 from __future__ import annotations
 

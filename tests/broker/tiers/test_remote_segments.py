@@ -60,13 +60,13 @@ def test_a_segment_can_be_read_once_its_copy_is_finished_and_until_its_deletion_
 
 def test_what_cannot_follow_is_left_out() -> None:
     segments, one = RemoteSegments(), segment(1, 0, 9)
-    segments.replay(changed(PLACE, one.id, RemoteState.COPY_FINISHED, 1, 6))  # never begun
+    segments.replay(changed(PLACE, one.id, RemoteState.COPY_FINISHED, 1, 6))  # a copy that has never begun
     assert not segments.by_id
     segments.replay(started(PLACE, one))
     segments.replay(changed(PLACE, one.id, RemoteState.DELETE_STARTED, 1, 6))
     segments.replay(
         changed(PLACE, one.id, RemoteState.COPY_FINISHED, 2, 7)
-    )  # by a leader that does not know that it was given up
+    )  # sent by a leader that does not know that the copy was given up
     segments.replay(started(PLACE, one))
     assert segments.by_id[one.id].state is RemoteState.DELETE_STARTED
     assert segments.find(4, ALL) is None
@@ -75,7 +75,7 @@ def test_what_cannot_follow_is_left_out() -> None:
 def test_a_segment_of_another_lineage_is_not_read() -> None:
     segments = RemoteSegments()
     put(segments, segment(1, 0, 19, (0, 0), (2, 10)))
-    lineage = Lineage([(0, 0), (3, 12)], 40)  # an unclean election: epoch 2 is gone
+    lineage = Lineage([(0, 0), (3, 12)], 40)  # after an unclean election epoch 2 is gone
     found = segments.find(5, lineage)
     assert found is not None
     assert found.agreed_to == 10
@@ -105,11 +105,13 @@ def test_a_gap_ends_what_is_covered_and_is_stepped_over_by_a_reader() -> None:
 
 
 class OtherRecords(AssertionError):
-    """A reader would be given records of another history."""
+    """A reader would get records of another history."""
 
 
 def play(seed: int) -> None:
-    """A model: each offset of a log has the epoch that it was written in. Leaders copy, lose the end of the log, and copy again."""
+    """Play a model: each offset of a log has the epoch in which it was written. Leaders copy, lose the end of the log, and copy
+    again.
+    """
     rng = random.Random(seed)
     log: list[int] = []
     written: dict[bytes, tuple[int, list[int]]] = {}
@@ -150,7 +152,7 @@ def test_random_histories_of_leaders_are_read_as_they_were_written() -> None:
 def test_records_are_written_as_kafka_writes_them() -> None:
     record = started(PLACE, segment(7, 11, 20, (1, 11), (4, 15))._replace(has_aborted=False))
     value = encode_remote_log_record(record)
-    assert value[:3] == b"\x01\x00\x00"  # frame, type, version
+    assert value[:3] == b"\x01\x00\x00"  # the versions of frame and type
     assert value[3:].startswith(b"\x07events" + PLACE.topic_id + b"\x00\x00\x00\x03\x00" + bytes([7] * 16) + b"\x00")
     assert value.endswith(b"\x00\x01\x00\x01\x01")  # state, one tagged field: 0, one byte, true
     assert decode_remote_log_record(value) == record
@@ -171,7 +173,9 @@ def test_other_bytes_are_refused(value: bytes) -> None:
 
 
 def test_the_partition_of_the_topic_is_kafkas() -> None:
-    """Java: Objects.hash(low, high, partition) of two longs and an int, then murmur2 of its four bytes."""
+    """The expected values are Java's: Objects.hash(low, high, partition) of two longs and an int, then murmur2 of its four
+    bytes.
+    """
     assert {metadata_partition(PLACE.topic_id, each, 50) for each in range(200)} <= set(range(50))
     assert len({metadata_partition(PLACE.topic_id, each, 50) for each in range(200)}) > 25
 

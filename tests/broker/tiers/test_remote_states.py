@@ -1,4 +1,6 @@
-"""A follower takes over from the store the state at the end of a segment of its leader's log, and never that of another."""
+"""A follower takes over from the store the state at the end of a segment of its leader's log, and never that of another
+history.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def test_a_missing_damaged_or_foreign_object_is_a_failure(tmp_path: Path, suffix
 
 
 class Asked:
-    """The leader's log by its epochs: (epoch, end)."""
+    """Answers for the leader's log by its epochs, which are (epoch, end)."""
 
     def __init__(self, *ends: tuple[int, int]) -> None:
         self.ends, self.questions = dict(ends), 0
@@ -95,7 +97,9 @@ PARTITION: Any = SimpleNamespace(topic=PLACE.topic, topic_id=PLACE.topic_id, ind
 
 
 def test_of_two_copies_the_one_of_the_leaders_history_is_taken(tmp_path: Path) -> None:
-    """The other one reaches further: a deposed leader has copied what an unclean election then took from the log."""
+    """The other copy reaches further: a deposed leader has copied records that an unclean election then removed from the
+    log.
+    """
     log, store = two_epochs(tmp_path), MemoryStore()
     right = copied(log, 0, store)
     wrong = copied(log, 1, store)._replace(id=bytes([9] * 16), start=0, epochs=((0, 0), (1, 12)))
@@ -124,7 +128,7 @@ def test_with_none_of_the_leaders_history_or_without_metadata_the_follower_waits
 def test_a_damaged_copy_is_passed_over_if_there_is_another(tmp_path: Path) -> None:
     log, store = two_epochs(tmp_path), MemoryStore()
     whole = copied(log, 1, store)
-    damaged = whole._replace(id=bytes([8] * 16))  # without objects
+    damaged = whole._replace(id=bytes([8] * 16))  # a segment whose objects are missing
     states, _ = states_of(store, [damaged, whole])
     found = asyncio.run(states.restored(PARTITION, whole.start, Asked((0, 15), (2, 40))))
     assert found.offset == whole.end + 1

@@ -1,4 +1,4 @@
-"""Calls of a store that hangs: they are given up, no more than some of them, and what comes back late is undone."""
+"""Calls of a store that hangs are given up, a bounded number of them, and the effect of a late one is undone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOON_MS, PATIENCE_MS = 10, 30_000
 
 
 class Hanging:
-    """A store whose calls hang until it is back."""
+    """A store whose calls hang until the test ends that."""
 
     def __init__(self) -> None:
         self.is_back = threading.Event()
@@ -38,7 +38,7 @@ def store() -> Hanging:
 
 @pytest.fixture
 async def calls(store: Hanging) -> AsyncIterator[StoreCalls]:
-    """Two calls at a time."""
+    """Yield calls of a store, of which two run at a time."""
     workers = ThreadWorkers(asyncio.get_running_loop())
     yield StoreCalls(cast(Any, SimpleNamespace(workers=workers)), "store", 2)
     store.is_back.set()

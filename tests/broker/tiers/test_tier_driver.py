@@ -1,4 +1,4 @@
-"""The driver copies segments in time; it shows what was copied, and why others wait."""
+"""The driver copies segments in time; metrics show which were copied, and why others wait."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_what_is_behind_a_transaction_that_has_not_ended_waits_and_says_so
     assert harness.state["copied_to"] < begin
     assert harness.state["lag_segments"] > 1
     assert harness.state["waits"] == f"a transaction has not ended at offset {begin}"
-    assert harness.metric("ottla_tier_waits") == 0  # nothing has failed
+    assert harness.metric("ottla_tier_waits") == 0  # no copy has failed
 
 
 async def test_a_round_that_cannot_begin_is_every_partitions_reason_and_one_error(

@@ -1,4 +1,4 @@
-"""Quotas of remote storage (KIP-956): what is copied and read in a second, and that nothing waits longer than its bytes cost."""
+"""Quotas of remote storage (KIP-956): the bytes copied and read in a second, and no wait is longer than the bytes cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of remote storage: the segment that one takes, and that a missing segment is an error and never stepped over."""
+"""Reads of remote storage: each takes the right segment, and a missing segment is an error and is never skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.broker.tiers.test_remote_segments import put, segment
 
 
 def test_an_offset_that_no_segment_has_is_not_stepped_over() -> None:
-    """A consumer would miss acknowledged records without an error: an operator has deleted objects, or a copy is not there yet."""
+    """A consumer would miss acknowledged records without an error. An operator may have deleted objects, or a copy may not be
+    there yet.
+    """
     segments = RemoteSegments()
     put(segments, segment(1, 0, 9), segment(2, 20, 29))
     driver: Any = SimpleNamespace(segments_of=lambda partition: segments)
@@ -32,7 +34,7 @@ def test_an_offset_that_no_segment_has_is_not_stepped_over() -> None:
 
 
 class Disk:
-    """A log whose local start moves while the store is asked for the first time."""
+    """A log whose local start offset moves during the first question to the store."""
 
     def __init__(self, local_start_offset: int, later: int) -> None:
         self.epochs = SimpleNamespace(entries=[(0, 0)])

@@ -17,7 +17,7 @@ from tests.sim.cluster import properties_of
 
 
 class Metadata:
-    """Metadata that grows record by record, and what a broker finds in it."""
+    """Metadata that grows record by record, and the topics with remote storage that a broker finds in it."""
 
     def __init__(self, *, is_on: bool) -> None:
         settings = {"remote.log.storage.system.enable": str(is_on).lower(), "ottla.tier.location": "/store"}
@@ -73,7 +73,9 @@ def test_a_broker_without_remote_storage_says_once_which_topics_have_some(caplog
     (waits,) = metadata.topics.metrics()
     assert [sample.labels["topic"] for sample in waits.samples if sample.value == 1] == ["a", "b"]
     assert [state["topic"] for state in metadata.topics.states("b")] == ["b"]
-    assert metadata.log_config("a").is_copied  # so that nothing is deleted, and the log starts where it did
+    assert metadata.log_config(
+        "a"
+    ).is_copied  # the config stays, so that nothing is deleted and the log starts where it did
 
 
 def test_where_remote_storage_is_on_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:

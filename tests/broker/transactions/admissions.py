@@ -1,8 +1,9 @@
-"""Random histories of transactional Produce requests of a client before version 2: what a leader appends, the coordinator ends.
+"""Random histories of transactional Produce requests of a client before version 2: a transaction with an append at a leader is
+ended by the coordinator.
 
 The client adds partitions, sends to them with several requests under way, and ends its transaction whenever it likes, also
-with requests under way. The coordinator answers late. 33: once a transaction has ended and all is answered, no partition has
-it open: no end of it would ever come.
+with requests under way. The coordinator answers late. Invariant 33: once a transaction has ended and all requests are answered,
+no partition has it open, because no marker for it would ever come.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from tests.histories import Violation
 
 
 class Admissions:
-    """One seed, on two partitions of one leader."""
+    """The history of one seed, on two partitions of one leader."""
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.rng = random.Random(seed)
         self.harness = ProduceHarness(directory)
         self.added: set[int] = set()
         self.sequences = [0, 0]
-        #: Questions, some with the answer that is on its way.
+        #: Requests to the coordinator, some of them with the answer that is on its way.
         self.questions: deque[tuple[Reply, Any, dict[Any, ErrorCode] | None]] = deque()
 
     def run(self) -> None:
@@ -55,7 +56,7 @@ class Admissions:
         self.questions.extend((pending, partitions, None) for pending, partitions in asked)
 
     def _decide(self) -> None:
-        """The coordinator has an answer, which is on its way."""
+        """Let the coordinator decide; its answer is on its way then."""
         self._take_questions()
         for position, (pending, partitions, answer) in enumerate(self.questions):
             if answer is None:
@@ -78,5 +79,5 @@ class Admissions:
         for index in (0, 1):
             if self.harness.has_open_transaction(index):
                 raise Violation("33", f"partition {index} has a transaction open that was not added to any")
-            # A client that ended with requests in flight starts over from the last append.
+            # a client that ended the transaction with requests in flight starts over from the last append
             self.sequences[index] = self.harness.next_sequence(index)

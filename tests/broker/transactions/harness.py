@@ -39,7 +39,7 @@ def text(tp: TopicPartition) -> str:
 
 
 class ProducerIds:
-    """A source of producer ids from 100 on, at once unless `hold` is set."""
+    """A source of producer ids from 100 on. It gives them at once, unless `hold` is set."""
 
     def __init__(self) -> None:
         self.next = 100
@@ -64,7 +64,7 @@ class TransactionCoordinatorHarness(CoordinatorHarness[TransactionCoordinator]):
         self.transaction_version = transaction_version
         self.producer_ids = ProducerIds()
         self.printed: list[str] = []
-        # Where markers went: (partition, producer id, epoch, commit?)
+        # The markers that were sent: (partition, producer id, epoch, commit?)
         self.markers: list[tuple[TopicPartition, int, int, bool]] = []
         self.leaders: dict[TopicPartition, int] = {}
         self.gone: set[TopicPartition] = set()
@@ -93,7 +93,7 @@ class TransactionCoordinatorHarness(CoordinatorHarness[TransactionCoordinator]):
     def _write_here(self, marker: WritableTxnMarker, done: Callable[[Results], None]) -> None:
         partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
         late = [tp for tp in partitions if self.takes.get(tp) == "later"]
-        if late:  # looked at again then: another partition of the request may be late, too
+        if late:  # decided here, because another partition of the request may be late as well
             self._late.append((late[0], lambda: self._write_here(marker, done)))
         else:
             done({tp: self._take(tp, marker) for tp in partitions})
@@ -127,7 +127,7 @@ class TransactionCoordinatorHarness(CoordinatorHarness[TransactionCoordinator]):
         return WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(marker.producer_id, topics)])
 
     def _spawn(self, coroutine: Any, name: str) -> None:
-        # Nothing in it waits: the other broker answers at once.
+        # The coroutine never waits, because the other broker answers at once.
         asyncio.run(coroutine)
 
     def marker_behaviour(self, partition: str, behaviour: str) -> None:
@@ -141,14 +141,14 @@ class TransactionCoordinatorHarness(CoordinatorHarness[TransactionCoordinator]):
 
 
 class TransactionalProducer:
-    """Remembers what a producer remembers: its id and epoch."""
+    """A producer that remembers what a client remembers: its id and epoch."""
 
     def __init__(self, harness: TransactionCoordinatorHarness, transactional_id: str = "x") -> None:
         self.harness = harness
         self.transactional_id = transactional_id
         self.producer_id = -1
         self.epoch = -1
-        # Receives the answer to the next request, now or later.
+        # Gets the response to the next request, at once or later.
         self.then: Callable[[Any], None] | None = None
 
     def init(self, *, timeout: int = 60_000, resume: bool = False) -> Any:
@@ -178,7 +178,7 @@ class TransactionalProducer:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
     def _receive(self, answer: Any, learn: Callable[[Any], None] | None = None) -> Any:
-        """The answer, or PARKED: then it is printed when it comes."""
+        """Return the response, or PARKED if it comes later; then it is printed when it comes."""
         arrived: list[Any] = []
         then, self.then = self.then, None
 

@@ -1,8 +1,9 @@
-"""Random histories of transactional ids on a coordinator whose log is in memory, held against what is promised (by numbers).
+"""Random histories of transactional ids on a coordinator whose log is in memory, checked against the invariants by their
+numbers.
 
 Several producers fight for one id; another one is alone with its own, knows transaction version 2, and does what clients do.
 Markers are late or refused, the log refuses or does not commit, the coordinator moves with the whole log or without its
-uncommitted tail, epochs run out. 21 is memory that is not what the log says.
+uncommitted tail, epochs run out. 21 stands for memory that differs from the log.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.histories import Violation, draw
 
 PARTITIONS = ("t-0", "t-1", "u-0")
 TIMEOUT_MS = 60_000
-#: What a client of version 2 takes for "come again".
+#: The errors after which a client of version 2 retries.
 RETRIABLE = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -36,14 +37,14 @@ RETRIABLE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-#: Its transaction ran out of time, and the coordinator has gone on with the id.
+#: The errors after a time-out of its transaction: the coordinator has raised the epoch of the id.
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Lone:
-    """A producer that is alone with its id: what it is answered has to be something that it can go on from (34).
+    """A producer that is alone with its id: it must be able to go on after each response that it gets (34).
 
-    It has one request at a time, which it sends again until it is answered for good.
+    It has one request at a time, which it retries until the response is final.
     """
 
     def __init__(self, history: History) -> None:
@@ -52,7 +53,7 @@ class Lone:
         self.producer = TransactionalProducer(self.harness, "lone")
         self.is_waiting = False
         self.attempt: tuple[str, Any] | None = None
-        # Since it began; time-outs are the coordinator's right.
+        # The begin of the transaction: the coordinator may abort it after its time-out.
         self.began_ms = 0
         self.partitions: set[str] = set()
 
@@ -79,7 +80,7 @@ class Lone:
         if not self.partitions:
             self.began_ms = self.harness.clock.now_ms
             if self.rng.random() < 0.15:
-                return "end", False  # as clients do that were refused before they could add anything
+                return "end", False  # like clients that were rejected before they could add a partition
             return "add", self.rng.choice(PARTITIONS)
         if self.rng.random() < 0.5:
             return "end", self.rng.random() < 0.7
@@ -108,17 +109,17 @@ class Lone:
 
 
 class History:
-    """One seed."""
+    """The history of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
         self.harness = TransactionCoordinatorHarness(transaction_version=2, transaction_max_timeout_ms=900_000)
         self.rivals = [TransactionalProducer(self.harness) for _ in range(rng.randint(1, 3))]
         self.lone = Lone(self)
-        # Transactions whose end was acknowledged: what the client had, and what it asked for.
+        # Transactions whose end was acknowledged: the client's id and epoch, whether it asked for a commit, and the partitions.
         self.acknowledged: list[tuple[tuple[int, int], bool, set[Any]]] = []
         self.named: set[tuple[int, int]] = set()
-        # Markers may be repeated only after a failure or a move.
+        # True while no marker may be repeated: that happens only after a failure or a move.
         self.is_calm = True
 
     def run(self) -> None:
@@ -186,7 +187,7 @@ class History:
         self._check_fold()
 
     def _fail_over(self, rival: TransactionalProducer) -> None:
-        """Change the coordinator, and lose what was not committed."""
+        """Change the coordinator, and lose all that is not committed."""
         self.is_calm = False
         self.harness.log.truncate(TP)
         self.harness.log.hold, self.harness.log.refuse = False, None
@@ -227,7 +228,7 @@ class History:
             self.harness.producer_ids.take(receive)
 
     def _exhaust(self, rival: TransactionalProducer) -> None:
-        """Set the epoch of the lone producer as if it had ended transactions until one epoch is left."""
+        """Set the epoch of the lone producer to the last but one, as if it had ended many transactions."""
         harness, lone = self.harness, self.lone
         if (
             harness.log.hold
@@ -258,7 +259,7 @@ class History:
                 raise Violation("21", f"the log says {again}, memory {memory}")
 
     def _logged(self) -> dict[tuple[int, int], Transaction]:
-        """The prepared outcome of every transaction, by the producer that its markers name."""
+        """Return the prepared outcome of every transaction, by the producer in its markers."""
         outcomes: dict[tuple[int, int], Transaction] = {}
         last: dict[str, Transaction] = {}
         for _, key, value in self.harness.records():
@@ -318,7 +319,7 @@ class History:
                 raise Violation("30", f"{partitions - outcome.partitions} are not part of {producer_id}/{epoch}")
 
 
-#: How often each happens.
+#: The weight of each action.
 ACTIONS = {
     "lone": 60,
     "init": 8,

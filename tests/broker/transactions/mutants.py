@@ -34,7 +34,7 @@ def committed_at_once(self: Any, callback: Any) -> None:
 
 
 def id_before_state(shard: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int) -> Any:
-    """C2 of a review: KAFKA-18660."""
+    """KAFKA-18660."""
     transaction = shard.find(transactional_id)
     if transaction is None or transaction.producer_id != producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -72,7 +72,7 @@ def same_epoch(transaction: Transaction, last_epoch: int, expected: int | None, 
 
 
 def abort_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
-    """Abort after a failover, whatever the outcome was."""
+    """Abort each prepared transaction after a failover, also those with a prepared commit."""
     for name, transaction in self.transactions.items():
         if transaction.state is TransactionState.PREPARE_COMMIT:
             self.transactions[name] = replace(transaction, state=TransactionState.PREPARE_ABORT)
@@ -95,7 +95,7 @@ def done_after_the_first(self: MarkerSending) -> None:
 
 
 def marker_twice(self: MarkerSending, asked: Any, results: Any) -> None:
-    """The first answer about markers is not taken for one."""
+    """Ignore the first answer about markers."""
     is_first = "was_answered" not in vars(self)
     vars(self)["was_answered"] = True
     _answered(self, asked, {} if is_first else results)
@@ -112,7 +112,7 @@ _add = decisions.add
 def add_instead(
     shard: Any, now_ms: int, transactional_id: str, producer_id: int, epoch: int, added: Any, version: int
 ) -> Outcome:
-    """The partitions of before are forgotten."""
+    """Forget the partitions that were added before."""
     transaction = decisions._transaction_of(shard, transactional_id, producer_id, epoch)
     outcome = _add(shard, now_ms, transactional_id, producer_id, epoch, added, version)
     if not outcome.records or transaction.state is not TransactionState.ONGOING:
@@ -128,7 +128,7 @@ def add_instead(
 
 
 def lost_against_abort_is_done(transaction: Transaction, request: Any) -> Any:
-    """A commit that lost against the coordinator's abort is confirmed."""
+    """Confirm a commit although the coordinator has aborted the transaction."""
     decision = _decide_v2(transaction, request)
     if (
         transaction.state is TransactionState.COMPLETE_ABORT
@@ -218,7 +218,7 @@ def keep_the_ticket(self: ProducerStates, producer_id: int, *marker: Any) -> Any
     return aborted
 
 
-#: For tests/broker/transactions/admissions.py.
+#: Mutants for tests/broker/transactions/admissions.py.
 ADMISSION_MUTANTS = {
     "ticket-not-needed": mutant(
         "a transactional batch is appended without a word of the coordinator",

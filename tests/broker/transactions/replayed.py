@@ -18,6 +18,6 @@ def replayed(harness: TransactionCoordinatorHarness, records: list[tuple[int, An
 
 
 def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
-    """The last record of every key, tombstones gone too."""
+    """Return the last record of every key, without tombstones."""
     last = {repr(key): offset for offset, key, _ in records}
     return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]

@@ -1,7 +1,7 @@
 """Records one long sequence of requests about transactions to a broker, with its responses.
 
-The answers are normalised (producer ids by their order), so that two brokers that answer alike read alike. To record those of
-a real Apache Kafka, fresh and of one node:
+The answers are normalised (producer ids by their order), so that equal behaviour of two brokers gives equal text. To record
+those of a real Apache Kafka, fresh and of one node:
 
     python -m tests.broker.transactions.request_recorder 9092 > tests/broker/transactions/kafka_answers.txt
 """
@@ -56,7 +56,7 @@ def topics_of(parts: dict[str, list[int]]) -> list[AddPartitionsToTxnTopic]:
 
 
 class RequestRecorder:
-    """Sends requests to a broker, and records lines about them and the responses."""
+    """Sends requests to a broker, and records one line for each request and response."""
 
     def __init__(self, port: int) -> None:
         self.wire = Wire(port)
@@ -80,7 +80,7 @@ class RequestRecorder:
             time.sleep(0.05)
 
     def wait_for_offsets(self, group: str) -> None:
-        """A coordinator that was just elected loads first."""
+        """Wait while a newly elected coordinator loads."""
         deadline = time.monotonic() + SECONDS_MAX
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[])])
         while self.wire.request(request, 8).groups[0].error_code:
@@ -137,7 +137,7 @@ class RequestRecorder:
         return self.wire.request(DescribeTransactionsRequest(transactional_ids=[tid])).transaction_states[0]
 
     def settle(self, tid: str) -> None:
-        """Markers may follow the answer."""
+        """Wait for the markers, which may come after the response."""
         deadline = time.monotonic() + SECONDS_MAX
         while self.described(tid).transaction_state.startswith("Prepare"):
             assert time.monotonic() < deadline, f"{tid} is not completed"
@@ -271,7 +271,7 @@ def record(port: int) -> list[str]:
 
 
 def unknown_ids(talk: RequestRecorder) -> None:
-    """Ids that are unknown, empty or asked for in the wrong way."""
+    """Send ids that are unknown or empty, or that come in the wrong request."""
     talk.init("")
     for timeout in (0, 900_001, -1):
         talk.init("a", timeout=timeout)
@@ -288,7 +288,7 @@ def unknown_ids(talk: RequestRecorder) -> None:
 
 
 def version_0(talk: RequestRecorder) -> None:
-    """Transactions of a client that adds its partitions itself."""
+    """Record transactions of a client that adds its partitions itself."""
     pid, epoch = talk.init("a", retry=True)
     talk.describe("a")
     talk.end("a", pid, epoch, True, v=4)
@@ -337,7 +337,7 @@ def version_0(talk: RequestRecorder) -> None:
 
 
 def resuming(talk: RequestRecorder) -> None:
-    """KIP-360."""
+    """Record how a producer resumes (KIP-360)."""
     found = talk.described("a")
     pid, epoch = found.producer_id, found.producer_epoch
     talk.init("a", pid, epoch)
@@ -350,7 +350,9 @@ def resuming(talk: RequestRecorder) -> None:
 
 
 def fencing(talk: RequestRecorder) -> None:
-    """A new producer while the old one has a transaction open, and what the old one gets from then on."""
+    """Record a new producer that starts while the old one has a transaction open, and the responses to the old one from then
+    on.
+    """
     found = talk.described("a")
     pid, epoch = found.producer_id, found.producer_epoch
     talk.add("a", pid, epoch, {TOPIC: [0]})
@@ -370,7 +372,7 @@ def fencing(talk: RequestRecorder) -> None:
 
 
 def version_2(talk: RequestRecorder) -> None:
-    """Transactions whose partitions the brokers add, with an epoch each (KIP-890)."""
+    """Record transactions whose partitions the brokers add, each with an epoch of its own (KIP-890)."""
     pid, epoch = talk.init("b")
     talk.end("b", pid, epoch, True)
     pid, epoch = talk.end("b", pid, epoch, False)
@@ -415,7 +417,9 @@ def version_2(talk: RequestRecorder) -> None:
 
 
 def versions_mixed(talk: RequestRecorder) -> None:
-    """A client that learns version 2 in the middle, brokers that ask, administrators, and markers out of turn."""
+    """Record a client that changes to version 2 in the middle, requests of brokers and administrators, and markers out of
+    turn.
+    """
     pid, epoch = talk.init("c")
     talk.add("c", pid, epoch, {TOPIC: [0]})
     talk.produce("c", pid, epoch, 0, 11)

@@ -1,4 +1,4 @@
-"""Produce with a transaction: what is checked when the request comes still holds when its records are appended."""
+"""Produce with a transaction: the result of the check of a request still holds when its records are appended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BEFORE_VERSION_2 = 10
 
 
 class Coordinator:
-    """Answers when the test says so."""
+    """A coordinator that answers when the test says so."""
 
     config = SimpleNamespace(add_partitions_retry_backoff_ms=20, add_partitions_retry_backoff_max_ms=100)
 
@@ -55,7 +55,7 @@ class Coordinator:
 
 
 class ProduceHarness:
-    """A leader of two partitions of one replica, whose coordinator of transactions is slow."""
+    """A leader of two partitions of one replica. Its transaction coordinator is slow."""
 
     def __init__(self, directory: Path, verification_enabled: bool = True) -> None:
         self.clock = ManualClock(NOW_MS)
@@ -96,7 +96,7 @@ class ProduceHarness:
             partition.log.close()
 
     def send(self, *rows: tuple[int, int], transactional: bool = True, epoch: int = 0) -> Any:
-        """One record to each (partition, sequence); the answer, or the Reply of it."""
+        """Send one record to each (partition, sequence); return the response, or the Reply for it."""
         data = [
             PartitionProduceData(
                 index=index,

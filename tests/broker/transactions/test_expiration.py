@@ -1,4 +1,4 @@
-"""A transactional producer expires in parts while it is idle, and is answered so, in both versions of transactions.
+"""The parts of an idle transactional producer's state expire one by one, with Kafka's errors, in both versions of transactions.
 
 The steps are those of Kafka's TransactionsExpirationTest: INVALID_PRODUCER_ID_MAPPING is fatal to a producer, which begins
 again with InitProducerId; a producer id that only a partition has forgotten goes on.
@@ -21,11 +21,12 @@ from tests.broker.transactions.test_over_the_wire import end, init, produce
 from tests.broker.wire import Wire
 
 EXPIRATION_MS = 1_000
-#: The last versions of EndTxn whose producers are of version 1 and 2 of transactions.
+#: The last versions of EndTxn for transaction versions 1 and 2.
 V1, V2 = 4, 5
 
 
-#: What expires on a node: one of both, because a busy machine may be late for one and have the other expire.
+#: The properties of nodes: on each only one kind of state expires, because a busy machine may let the other one expire by being
+#: late.
 EXPIRING = {
     "transactional ids": {
         "transactional_id_expiration_ms": str(3 * EXPIRATION_MS),
@@ -67,12 +68,12 @@ def add(wire: Wire, name: str, producer: tuple[int, int]) -> ErrorCode:
 
 
 def begin(wire: Wire, name: str, producer: tuple[int, int], version: int) -> ErrorCode:
-    """The first request of a transaction: a producer of version 2 adds its partitions with Produce."""
+    """Send the first request of a transaction; a producer of version 2 adds its partitions with Produce."""
     return add(wire, name, producer) if version == V1 else produce(wire, name, producer)
 
 
 def ended(wire: Wire, name: str, version: int, *, commit: bool) -> tuple[int, int]:
-    """A transaction of one record; returns the producer as it is after the transaction."""
+    """Do a transaction of one record; return the producer's id and epoch after it."""
     answer = init(wire, name)
     producer = (answer.producer_id, answer.producer_epoch)
     assert begin(wire, name, producer, version) == ErrorCode.NONE
@@ -121,5 +122,5 @@ def test_a_producer_id_that_its_partition_forgot_goes_on_with_a_higher_epoch(wir
     after = ended(wire, name, version, commit=True)
     assert after[0] == before[0]
     assert after[1] > before[1]
-    while after[0] not in active_producers(wire):  # a second has passed before it was asked
+    while after[0] not in active_producers(wire):  # the producer has expired before the question: a second has passed
         assert ended(wire, name, version, commit=True)[0] == after[0]

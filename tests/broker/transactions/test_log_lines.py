@@ -14,7 +14,7 @@ Read = Callable[[], list[str]]
 
 @pytest.fixture
 def read(caplog: pytest.LogCaptureFixture) -> Read:
-    """The lines since the last call, with their levels."""
+    """Return the lines since the last call, with their levels."""
     caplog.set_level(logging.DEBUG)
 
     def lines() -> list[str]:

@@ -1,4 +1,4 @@
-"""The end of a transaction on a real node: asked again, or too late, it is answered with what a client can go on from (34)."""
+"""The end of a transaction on a real node: after a retry, or a late request, the client can go on from the response (34)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
 
-PRODUCE_VERSION = 12  # with names of topics, and partitions that the broker adds to the transaction
+PRODUCE_VERSION = 12  # the last version with names of topics; the broker adds partitions to the transaction
 INIT_VERSION = 5
 END_VERSIONS = (4, 5)
 
@@ -79,7 +79,7 @@ def begun(wire: Wire, transactional_id: str, timeout_ms: int = 60_000) -> tuple[
         answer = init(wire, transactional_id, timeout_ms)
         producer = (answer.producer_id, answer.producer_epoch)
         code = produce(wire, transactional_id, producer)
-        if code != ErrorCode.INVALID_PRODUCER_EPOCH:  # unless a busy machine took longer for it than the time-out
+        if code != ErrorCode.INVALID_PRODUCER_EPOCH:  # a busy machine may have taken longer than the time-out
             break
     assert code == ErrorCode.NONE
     return producer
@@ -113,7 +113,7 @@ def test_a_commit_that_lost_against_the_time_out_is_fenced_and_its_producer_star
     answers = []
 
     def is_over() -> bool:
-        # Another EndTxn would end the transaction itself: the partition says when it has ended.
+        # Produce shows the end of the transaction. Another EndTxn would end the transaction itself.
         answers.append(produce(wire, name, (producer[0], producer[1])))
         return answers[-1] == ErrorCode.INVALID_PRODUCER_EPOCH
 

@@ -1,4 +1,4 @@
-"""ListTransactions by a pattern, over the wire: what an administrator can ask does not stop the node for others."""
+"""ListTransactions by a pattern, over the wire: no pattern of an administrator stops the node for others."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ actions = st.one_of(
 
 
 class Story:
-    """Two producers share an id, the third has its own; a coordinator abort comes after ten seconds."""
+    """A history of three producers: two share an id, the third has its own. The coordinator aborts after ten seconds."""
 
     def __init__(self, transaction_version: int) -> None:
         self.harness = TransactionCoordinatorHarness(
@@ -105,7 +105,7 @@ class Story:
         assert replayed(self.harness, compacted(records)) == memory
 
     def check_outcomes(self) -> None:
-        """Check that each prepared transaction was completed, that way and no other, and that markers say what the log says."""
+        """Check that each prepared transaction was completed as prepared, and that markers agree with the log."""
         last: dict[str, TransactionState] = {}
         committed: set[tuple[int, int]] = set()
         aborted: set[tuple[int, int]] = set()

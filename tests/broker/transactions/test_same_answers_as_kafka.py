@@ -1,4 +1,6 @@
-"""The answers that Apache Kafka 4.3.1 gave to a long sequence of requests, and ours: line by line the same, but for what is meant."""
+"""The answers that Apache Kafka 4.3.1 gave to a long sequence of requests, and Ottla's: they are the same line by line, except
+for the intended differences.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tests.broker.transactions.request_recorder import record
 
 KAFKA_ANSWERS = Path(__file__).parent / "kafka_answers.txt"
 
-# A commit that lost against the coordinator's abort: Kafka after 4.3 says what clients recover from (KAFKA-20785).
+# A commit after the coordinator's own abort: Kafka after 4.3 returns an error from which clients recover (KAFKA-20785).
 MEANT = {"commit a epoch 2 v5: INVALID_TXN_STATE - -1": "commit a epoch 2 v5: PRODUCER_FENCED - -1"}
 
 

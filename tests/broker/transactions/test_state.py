@@ -19,7 +19,7 @@ WRITTEN = set(TransactionState) - {TransactionState.DEAD, TransactionState.PREPA
 
 
 def reachable(start: TransactionState) -> set[TransactionState]:
-    """States that can follow without a new transaction, a new producer or the end of this one."""
+    """Return the states that can follow without a new transaction, a new producer or the end of this one."""
     found, left = set(), [start]
     while left:
         state = left.pop()
@@ -47,7 +47,7 @@ def test_every_end_of_a_version_1_client_has_an_answer() -> None:
 def test_every_end_of_a_version_2_client_has_an_answer_where_its_epoch_is_unambiguous() -> None:
     for state in WRITTEN:
         for commit in (True, False):
-            # Where nothing was raised there is no retry.
+            # a state in which no epoch was raised has no retry
             assert (state, commit, False) in END_TXN_V2
             assert ((state, commit, True) in END_TXN_V2) == (state in PREPARED | IDLE - {TransactionState.EMPTY})
 

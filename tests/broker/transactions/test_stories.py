@@ -12,7 +12,7 @@ from tests.broker.transactions.harness import TransactionalProducer, Transaction
 
 
 def story(harness: TransactionCoordinatorHarness) -> list[str]:
-    """The lines of the story without their times."""
+    """Return the lines of the story without their times."""
     return [f"{line.cause} {line.client_id}: {line.text}" for line in harness.coordinator.stories.of("x")]
 
 
@@ -22,7 +22,7 @@ def test_a_producer_that_is_fenced_finds_who_fenced_it() -> None:
     first.init()
     first.add("t-0")
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
-    for _ in range(2):  # the first one aborts the transaction
+    for _ in range(2):  # the first request aborts the transaction
         harness.coordinator.init_producer_id(request, Asker("second", "/10.0.0.2"))
     assert first.end(commit=True).error_code == ErrorCode.PRODUCER_FENCED
     assert story(harness) == [

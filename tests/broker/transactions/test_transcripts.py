@@ -131,7 +131,7 @@ class TransactionTranscript:
         self.harness.gone.add(parse(partition))
 
     def exhaust(self, transactional_id: str) -> None:
-        """Set the epoch of a producer as if it had ended transactions until one epoch is left."""
+        """Set the epoch of a producer to the last but one, as if it had ended many transactions."""
         shard = self.harness.shard
         transaction = shard.transactions[transactional_id].to(
             TransactionState.EMPTY, self.harness.clock.wall_ms(), producer_epoch=32_765

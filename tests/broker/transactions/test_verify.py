@@ -1,4 +1,6 @@
-"""Transaction verification before an append: which coordinator is asked, in which order, and what the client gets."""
+"""Transaction verification before an append: the coordinator that gets the request, the order of requests, and the client's
+response.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class VerifierHarness:
         self.elsewhere: Any = None
         self.asked: list[AddPartitionsToTxnRequest] = []
         self.waiting: list[Any] = []
-        # What the logs of the partitions know of producers.
+        # The producer states in the logs of the partitions.
         self.states: dict[Any, ProducerStates] = defaultdict(ProducerStates)
         routes = MarkerRoutes(
             HERE, lambda tp: HERE, lambda marker, done: None, self._send, self._spawn, self.coordinator_harness.clock
@@ -160,7 +162,7 @@ def test_requests_of_one_producer_are_answered_in_their_order() -> None:
         assert type(answer) is Reply
         answer.when_done(lambda verdicts, label=label: order.append(label))
     assert harness.verifier.is_waiting("x")
-    # The third asks about no partition: it only must not overtake.
+    # The third request names no partition: it only must not overtake the others.
     harness.coordinator_harness.marker_behaviour("t-0", "NONE")
     harness.coordinator_harness.clock.advance(20)
     assert order == ["first", "second", "nothing to ask"]
@@ -308,7 +310,7 @@ def test_a_ticket_that_was_renewed_for_a_newer_epoch_is_worth_nothing_to_the_old
 
 
 def test_the_connection_is_paused_until_an_append_that_waited_has_begun() -> None:
-    """The append may need a worker, and the producer's next request must not overtake it meanwhile (seed 24 of the simulator)."""
+    """The append may need a worker. The producer's next request must not overtake it meanwhile (seed 24 of the simulator)."""
     steps: list[str] = []
 
     class Connection:
@@ -332,7 +334,9 @@ def test_the_connection_is_paused_until_an_append_that_waited_has_begun() -> Non
 
 
 def test_a_queued_request_that_expires_neither_overtakes_the_one_in_flight_nor_ends_the_queue() -> None:
-    """Another process with a shorter request.timeout.ms: the id was stuck at this broker until it restarted."""
+    """Another process had a shorter request.timeout.ms. Before the fix the id was stuck at this broker until the broker
+    restarted.
+    """
     harness = VerifierHarness()
     harness.coordinator_node, harness.elsewhere = ELSEWHERE, coordinator_says(ErrorCode.NONE)
     order: list[str] = []

@@ -1,4 +1,4 @@
-"""The third-party clients of the suite `ecosystem`: where each comes from, and which program runs it."""
+"""The third-party clients of the suite `ecosystem`: the source of each, and the program that runs it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Client:
 
     name: str
     version: str
-    #: pip, npm, go, or deb (found on the PATH, in the version that is there).
+    #: The source: pip, npm, go, or deb (found on the PATH, in the installed version).
     source: str
     packages: tuple[str, ...]
     program: str
-    #: What its user has to set because the server is Ottla or a fresh cluster.
+    #: The settings that a user needs because the server is Ottla, or a new cluster.
     settings: str = "none"
 
 

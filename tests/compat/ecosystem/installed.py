@@ -1,4 +1,4 @@
-"""Installs a client into the user's cache, once for each version, and gives the command that runs its program."""
+"""Installs a client into the user's cache, once for each version, and returns the command that runs its program."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tools.apache_kafka.jars import CACHE
 
 PROGRAMS = Path(__file__).parent / "programs"
 INSTALL_SECONDS_MAX = 900
-#: What the sources need on the PATH.
+#: The programs that the sources need on the PATH.
 NEEDS = {"pip": sys.executable, "npm": "npm", "go": "go"}
 
 
 class NotInstalled(Exception):
-    """The client cannot be had here; the text says why."""
+    """The client cannot be installed here, for the reason in the text."""
 
 
 def command(client: Client) -> list[str]:
-    """Returns the command of the client's program, without its arguments.
+    """Return the command of the client's program, without its arguments.
 
     Raises:
         NotInstalled: a tool is missing, or the packages cannot be fetched.
@@ -46,7 +46,7 @@ def command(client: Client) -> list[str]:
     if client.source == "pip":
         return [str(home / "bin" / "python"), str(PROGRAMS / client.program)]
     if client.source == "npm":
-        # Modules are found beside the program only.
+        # node looks for modules beside the program only
         shutil.copy(PROGRAMS / client.program, home)
         return ["node", str(home / client.program)]
     return [_built(client, home)]

@@ -11,7 +11,7 @@ from tests.compat.ecosystem.clients import CLIENTS
 
 PATH = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[3] / "docs" / "COMPATIBILITY.md"
-#: The table stands between these lines of the page.
+#: The lines of the page between which the table stands.
 BEGIN, END = "<!-- ecosystem begins -->", "<!-- ecosystem ends -->"
 SOURCES = {"pip": "PyPI", "npm": "npm", "go": "Go module", "deb": "Debian"}
 
@@ -23,7 +23,7 @@ class Result:
     version: str
     date: str
     passed: list[str] = field(default_factory=list)
-    #: The checks that did not pass, with the reason.
+    #: The failed checks, with the reason.
     failed: list[str] = field(default_factory=list)
 
 
@@ -32,7 +32,7 @@ def read_results() -> dict[str, Result]:
 
 
 def write_results(results: dict[str, Result]) -> None:
-    """Add the results to those that are kept."""
+    """Add the results to the kept ones."""
     kept = read_results() if PATH.exists() else {}
     kept |= results
     PATH.write_text(json.dumps({name: asdict(kept[name]) for name in sorted(kept)}, indent=2) + "\n")
@@ -54,7 +54,7 @@ def table() -> Iterable[str]:
 
 
 def page() -> str:
-    """Returns the page as it is, with the table that the results make."""
+    """Return the page with the table of the kept results."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     return "\n".join([f"{before}{BEGIN}", *table(), f"{END}{after}"])

@@ -14,12 +14,12 @@ from tests.compat.ecosystem.results import Result
 from tests.compat.librdkafka import Outcome
 
 PROGRAM_SECONDS_MAX = 300
-#: The node: consumers do not wait for others, and topics have replicas on it alone.
+#: The node's settings: groups do not wait for more consumers, and topics have one replica.
 NODE = {"num_partitions": "1", "auto_create_topics_enable": "true"}
 
 
 def outcomes(names: Iterable[str], bootstrap: str, logs: Path) -> Iterator[tuple[Outcome, Result | None]]:
-    """The clients of these names, or all: the outcome of each, and its result if it could be run."""
+    """Run the clients of these names, or all; yield the outcome of each, and its result if it could be run."""
     wanted = set(names)
     for client in CLIENTS:
         if not wanted or client.name in wanted:
@@ -46,7 +46,7 @@ def _run(client: Client, bootstrap: str, logs: Path) -> tuple[Outcome, Result | 
 
 
 def _output(words: list[str]) -> tuple[str, int]:
-    """Returns what the program printed on both streams, and its exit code."""
+    """Return what the program printed on both streams, and its exit code."""
     try:
         done = subprocess.run(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_SECONDS_MAX

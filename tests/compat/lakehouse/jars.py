@@ -22,11 +22,11 @@ FETCH_SECONDS_MAX = 600
 
 
 class NoJars(Exception):
-    """They cannot be had here; the message says why."""
+    """The jars cannot be had here, for the reason in the message."""
 
 
 def missing() -> str | None:
-    """Say what keeps them, or the libraries of tables, from being used here."""
+    """Return the reason why the jars, or the libraries of tables, cannot be used here."""
     if (package := lacking("tables")) is not None:
         return f"the package {package} is not installed"
     for program in ("java", "mvn"):

@@ -18,7 +18,7 @@ from tests.rules.sources import ROOT
 
 COMMITS = 5
 SPARK_SECONDS_MAX = 300
-#: It reads the tables of each place that its input names, and prints what it has seen of them.
+#: A job that reads the tables of each place in its input, and prints what it has seen.
 JOB = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def tables(folder: Path) -> dict[tuple[str, str], WrittenTable]:
 
 
 def python_engines(folder: Path) -> None:
-    """pyiceberg, deltalake, pyarrow, DuckDB, Polars and pandas."""
+    """Compare pyiceberg, deltalake, pyarrow, DuckDB, Polars and pandas."""
     made = tables(folder)
     for format_, engines in READERS.items():
         for engine, read in engines.items():
@@ -68,7 +68,7 @@ def python_engines(folder: Path) -> None:
 
 
 def spark(folder: Path) -> None:
-    """Spark 4.0.0, with Iceberg's catalog of files, Delta's tables, and plain Parquet."""
+    """Compare Spark 4.0.0, with Iceberg's catalog of files, Delta's tables, and plain Parquet."""
     made = tables(folder)
     lakes = {f"{format_}_{form}": (format_, str(table.place.parents[1])) for (format_, form), table in made.items()}
     given = json.dumps([",".join(map(str, jars.runtimes())), lakes])

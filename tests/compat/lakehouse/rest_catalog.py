@@ -19,7 +19,7 @@ from tests.compat.lakehouse.rest_server import losing_way, rest_server
 from tests.compat.logins import check
 from tests.ottla.tables.topics import TopicTables, found
 
-#: Of a commit whose answer is lost: these, or the connection is cut.
+#: The statuses that a client gets when the response to its commit is lost; 0 cuts the connection.
 STATUSES = (500, 502, 503, 504, 0)
 WAIT_SECONDS_MAX = 90.0
 
@@ -42,7 +42,7 @@ def check_once(topic: TopicTables, uri: str) -> None:
 
 
 def commits(folder: Path) -> None:
-    """Commits, also of a second writer, and one that has loaded the table before another's commit."""
+    """Make commits, also of a second writer, and of one that has loaded the table before another's commit."""
     with rest_server(folder) as server:
         topic, late = (topic_of(folder, server.url, "plain") for _ in range(2))
         topic.commit()
@@ -61,7 +61,7 @@ def commits(folder: Path) -> None:
 
 
 def lost_answers(folder: Path) -> None:
-    """Each commit's answer is lost in each way, and the commit has happened."""
+    """Lose the response to each commit in each way, although the commit has happened."""
     with rest_server(folder) as server:
         for status in STATUSES:
             with losing_way(server, status) as (losses, way):
@@ -75,7 +75,7 @@ def lost_answers(folder: Path) -> None:
 
 
 def restarts(folder: Path) -> None:
-    """The server is killed between and while commits are made, and comes back."""
+    """Kill the server between and during commits; it comes back."""
     with rest_server(folder) as server:
         topic = topic_of(folder, server.url, "restarted")
         for batch in range(3):
@@ -94,7 +94,7 @@ def restarts(folder: Path) -> None:
 
 
 def brokers(folder: Path) -> None:
-    """A broker's topic has its table there, while the server is killed twice under a producer."""
+    """Have a broker's topic in a table there, while the server is killed twice under a producer."""
     configs = {"ottla.table.format": "iceberg", "ottla.table.commit.interval.ms": "200"}
     with rest_server(folder) as server, Cluster(1, per_node={1: {"ottla.table.catalog": server.url}}) as cluster:
         cluster.topic("orders", partitions=2, configs=configs)

@@ -1,4 +1,4 @@
-"""Apache Iceberg's own server of its REST catalog, in a process of its own, and a way to it that loses answers."""
+"""Apache Iceberg's own server of its REST catalog, in a process of its own, and a proxy that loses responses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.ports import free_base_port
 
 MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
 START_SECONDS_MAX = 60
-#: Headers of requests that the way does not pass on: answers are read here, so that none may be compressed.
+#: Headers of requests that the proxy does not forward: it reads the responses, so that none may be compressed.
 UNKEPT = frozenset({"host", "connection", "accept-encoding"})
 
 
 class RestServer:
-    """The server. What it has committed is in a database that outlives it."""
+    """The server. Its commits are in a database that outlives it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -43,7 +43,7 @@ class RestServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it, and wait until it answers. Raises TimeoutError."""
+        """Start the server, and wait until it answers. Raises TimeoutError."""
         command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", jars.server_classpath(), MAIN]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -74,7 +74,7 @@ def rest_server(folder: Path) -> Iterator[RestServer]:
 
 
 class Losses:
-    """The answers of commits that are lost next, and how many were lost."""
+    """How many of the next commits lose their response, and how many have lost it."""
 
     def __init__(self) -> None:
         self.due = self.lost = 0
@@ -82,7 +82,9 @@ class Losses:
 
 @contextmanager
 def losing_way(server: RestServer, status: int) -> Iterator[tuple[Losses, str]]:
-    """A proxy before the server; it gives the commits that are `due` to it and then says this status, or cuts the connection if it is 0."""
+    """Run a proxy before the server. It forwards the commits that are `due`, then returns this status, or cuts the connection
+    if it is 0.
+    """
     losses = Losses()
 
     class Handler(BaseHTTPRequestHandler):
@@ -118,7 +120,7 @@ def losing_way(server: RestServer, status: int) -> Iterator[tuple[Losses, str]]:
         do_GET = do_POST = do_HEAD = do_DELETE = _pass
 
         def log_message(self, format: str, *args: Any) -> None:
-            """The output of a run has none of these lines."""
+            """Do nothing, so that the output of a run has none of these lines."""
 
     proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=proxy.serve_forever, daemon=True).start()

@@ -22,7 +22,9 @@ ORDERS = id_of("orders")
 
 
 class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
-    """Each request is about partition 0 of "orders" and group "g" unless said otherwise, and returns its one result."""
+    """A harness whose requests are about partition 0 of "orders" and group "g", unless a test says otherwise. Each returns its
+    only result.
+    """
 
     tp = (TOPIC, 0)
 
@@ -56,7 +58,7 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
         return only(self.send_initialize(state_epoch, start_offset, partition))
 
     def send_initialize(self, state_epoch: int, start_offset: int = -1, partition: int = 0) -> Any:
-        """Return the answer, which may be a reply."""
+        """Return the response, which may be a reply."""
         m = initialize_share_group_state
         data = m.PartitionData(partition, state_epoch, start_offset)
         return self.coordinator.respond(
@@ -95,5 +97,5 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
 
 
 def only(answer: Any) -> Any:
-    """The one result of a response."""
+    """Return the only result of a response."""
     return answer.results[0].partitions[0]

@@ -13,7 +13,7 @@ OFFSETS = 24
 
 
 def by_offset(batches: list[StateBatch], start_offset: int) -> dict[int, tuple[int, int]]:
-    """The model: (delivery count, delivery state) of each offset, the highest one that any batch says."""
+    """Return the model: for each offset the highest (delivery count, delivery state) of any batch."""
     found: dict[int, tuple[int, int]] = {}
     for batch in batches:
         for offset in range(max(batch.first_offset, start_offset), batch.last_offset + 1):

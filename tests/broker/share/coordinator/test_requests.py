@@ -24,7 +24,7 @@ def batches(result: Any) -> list[tuple[int, int, int, int]]:
 
 
 def kinds(share: ShareCoordinatorHarness) -> str:
-    """One letter for each record: snapshot, update or tombstone."""
+    """Return one letter for each record: snapshot, update or tombstone."""
     letters = {ShareSnapshotValue: "S", ShareUpdateValue: "u", type(None): "-"}
     return "".join(letters[type(value)] for _, _, value in share.records())
 
@@ -37,7 +37,9 @@ def test_a_share_partition_is_initialized_before_it_is_read_or_written(share: Sh
 
 
 def test_a_late_initialization_of_the_same_epoch_takes_nothing_back(share: ShareCoordinatorHarness) -> None:
-    """A deposed group coordinator's persister tries again, while members acknowledge already. Kafka forgets what they did."""
+    """The persister of a deposed group coordinator retries, while members already acknowledge records. Kafka forgets these
+    acknowledgements.
+    """
     share.initialize()
     share.write((5, 9, ACKNOWLEDGED, 1), start_offset=5)
     assert share.initialize().error_code == ErrorCode.NONE

@@ -1,4 +1,6 @@
-"""The state topic does not grow without end: redundant records are pruned, and cold share partitions do not hinder that."""
+"""The state topic does not grow without end: redundant records are pruned, and share partitions that do not change do not
+prevent that.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def test_a_cold_share_partition_gets_a_new_snapshot_when_others_have_written_sin
     for _ in range(3):
         share.write(partition=0)
     share.clock.advance(2 * MINUTE_MS)
-    # The snapshot at offset 4 was as old as the other one. The pruning of the second minute comes after both new ones.
+    # The snapshot at offset 4 was as old as the other one. The second minute prunes after both new snapshots.
     assert share.pruned == [5]
     assert share.read(partition=1).error_code == ErrorCode.NONE
 

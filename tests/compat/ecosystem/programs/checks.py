@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 BOOTSTRAP = sys.argv[1] if len(sys.argv) > 1 else "localhost:9092"
-#: In the names of topics and groups, so that a program can be repeated at one cluster.
+#: A part of the names of topics and groups, so that a program can run again at one cluster.
 RUN = uuid4().hex[:8]
 failed: list[str] = []
 

@@ -1,4 +1,4 @@
-"""FastStream on aiokafka: a subscriber that publishes what it makes of each message."""
+"""FastStream on aiokafka: a subscriber that publishes a result for each message."""
 
 import asyncio
 

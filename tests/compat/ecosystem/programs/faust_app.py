@@ -64,14 +64,15 @@ def main() -> None:
             )
 
     async def create() -> None:
-        # Faust gives a source topic up that does not exist when it starts.
+        # The topics are created first: Faust gives up a source topic that does not exist when it starts.
         admin = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
         await admin.start()
         await admin.create_topics([NewTopic(f"{name}-{RUN}", 4, 1) for name in ("amounts", "sums")])
         await admin.close()
 
     def are_there(exact: bool) -> bool:
-        # At least once: what was not committed when the worker was killed is added to the restored table again.
+        # Counts are at least once: records that were not committed when the worker was killed are added to the restored table
+        # again.
         return last == dict(wanted) if exact else all(last.get(key, 0) >= value for key, value in wanted.items())
 
     async def send_and_read(exact: bool) -> None:
