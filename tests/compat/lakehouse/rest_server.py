@@ -74,7 +74,7 @@ def rest_server(folder: Path) -> Iterator[RestServer]:
 
 
 class Losses:
-    """How many of the next commits lose their response, and how many have lost it."""
+    """The number of the next commits that lose their response, and the number that have lost it."""
 
     def __init__(self) -> None:
         self.due = self.lost = 0
