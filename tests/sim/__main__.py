@@ -3,7 +3,7 @@
 --seeds A-B    those (0-999 without)            --seed N     one, with its trace
 --mirror A-B   histories of `ottla mirror` alone, in place of clusters
 --registry A-B histories of the instances of `ottla registry` alone
---tiers A-B    clusters whose old segments lie in a store
+--tiers A-B    clusters whose old segments lie in a store, and with every fourth seed unclean elections among them
 --sink A-B     histories of Spark's exactly-once sink alone, where pyspark and pyarrow are installed
 --seconds S    virtual seconds of a run (60)    --jobs J     processes (2)
 --mutant NAME  with a known mistake put in; ends at the first seed in which an invariant that it breaks notices. --mutants
@@ -24,7 +24,7 @@ from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
 
-from tests.sim import mirror_history, registry_history, tier_history
+from tests.sim import mirror_history, registry_history, tier_history, tier_lineages
 from tests.sim.mirror_model import MirrorBroken
 from tests.sim.mutants import MUTANTS, applied
 from tests.sim.registry_truth import RegistryBroken
@@ -34,11 +34,21 @@ from tests.sim.simulation import Result, Simulation
 REPEAT_EVERY = 20
 FAILURES_SHOWN = 5
 PROGRESS_SECONDS = 10.0
+#: One seed of so many plays unclean elections, too.
+LINEAGES_EVERY = 4
+
+
+def play_tiers(seed: int) -> None:
+    tier_history.play(seed)
+    if seed % LINEAGES_EVERY == 0:
+        tier_lineages.play(seed // LINEAGES_EVERY)
+
+
 #: What plays a seed's history of a program, and raises what is wrong with it.
 HISTORIES: dict[str, tuple[Callable[[int], object], type[AssertionError]]] = {
     "mirror": (mirror_history.play, MirrorBroken),
     "registry": (registry_history.play, RegistryBroken),
-    "tiers": (tier_history.play, tier_history.TiersBroken),
+    "tiers": (play_tiers, tier_history.TiersBroken),
 }
 if find_spec("pyspark") is not None and find_spec("pyarrow") is not None:
     from tests.sim import sink_history

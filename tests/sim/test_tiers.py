@@ -11,11 +11,13 @@ import pytest
 
 from ottla.broker.replication.partition_log import LedLog, led_log
 from ottla.broker.tiers import remote_segments
+from ottla.broker.tiers.objects import upload_of
 from ottla.broker.tiers.remote_segments import RemoteState, started
-from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, _Candidate, place_of_partition, upload_of
+from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, _Candidate, place_of_partition
 from tests.broker.tiers import test_remote_segments as histories_of_leaders
 from tests.effort import seeds
-from tests.histories import Mistake, assert_noticed, by_name
+from tests.histories import Mistake, assert_noticed, by_name, each_mistake
+from tests.sim import tier_lineages
 from tests.sim.tier_history import TiersBroken, play
 
 SEEDS = seeds(2, long=60)
@@ -64,26 +66,31 @@ def a_reader_ignores_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(remote_segments, "agreement", lambda first, second, start, end: end)
 
 
-#: Clusters elect no leader that has lost what is committed, so that the store never has other records than the logs. Another model does.
-OF_LEADERS = by_name(a_reader_ignores_epochs)
+#: Without unclean elections the store never has other records than the logs.
+OF_LINEAGES = by_name(a_reader_ignores_epochs)
 OF_CLUSTERS = by_name(a_copy_is_finished_before_its_objects_are_written, a_follower_deletes_by_its_own_clock)
-MUTANTS: dict[str, Mistake] = OF_LEADERS | OF_CLUSTERS
+MUTANTS: dict[str, Mistake] = OF_LINEAGES | OF_CLUSTERS
+
+
+def test_a_model_of_leaders_notices_a_reader_that_ignores_epochs() -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(histories_of_leaders.OtherRecords):
+        a_reader_ignores_epochs(patch)
+        for seed in range(SEEDS_MAX):
+            histories_of_leaders.play(seed)
 
 
 def is_noticed(name: str, seed: int) -> bool:
-    run, broken = (
-        (play, TiersBroken) if name in OF_CLUSTERS else (histories_of_leaders.play, histories_of_leaders.OtherRecords)
-    )
+    run = play if name in OF_CLUSTERS else tier_lineages.play
     with pytest.MonkeyPatch.context() as patch:
         MUTANTS[name](patch)
         try:
             run(seed)
-        except broken:
+        except TiersBroken:
             return True
     gc.collect()
     return False
 
 
-@pytest.mark.parametrize("name", [*OF_LEADERS, *(pytest.param(name, marks=pytest.mark.chaos) for name in OF_CLUSTERS)])
+@pytest.mark.parametrize("name", each_mistake(MUTANTS))
 def test_a_mistake_is_noticed(name: str) -> None:
     assert_noticed("tiers", name, is_noticed, SEEDS_MAX)

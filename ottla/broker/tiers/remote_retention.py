@@ -1,7 +1,9 @@
 """Retention of a whole log with remote segments: where it starts, and which segments leave the store. Pure.
 
 The leader alone decides, by retention.ms and retention.bytes of the topic; followers take over its log start offset. A remote segment is deleted
-once all of its offsets are below the log start, whatever its lineage, or because its copy was given up.
+once all of its offsets are below the log start, whatever its lineage, or because its copy was given up. One of a lineage that an unclean election
+has ended may lie beyond the log's end: it is deleted once the log starts in a later epoch, as in Kafka. Before that it stays, although it cannot be
+read: if a replica of its lineage is elected again, by another unclean election, that log has it nowhere else.
 """
 
 from __future__ import annotations
@@ -36,13 +38,16 @@ def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, copies: OwnCopies
         if not is_old and not 0 <= config.retention_bytes <= left:
             break
         start = max(start, min(agreed_to, log.high_watermark))
-    gone = [each for each in segments.by_id.values() if _is_gone(each, start, now_ms, copies)]
+    first = max((epoch for epoch, begin in log.epochs.entries if begin <= start), default=-1)
+    gone = [each for each in segments.by_id.values() if _is_gone(each, start, first, now_ms, copies)]
     return Expiry(start, gone)
 
 
-def _is_gone(segment: RemoteSegment, start: int, now_ms: int, copies: OwnCopies) -> bool:
+def _is_gone(segment: RemoteSegment, start: int, first_epoch: int, now_ms: int, copies: OwnCopies) -> bool:
+    """Return True if nothing of the segment is the log's, which begins at `start`, in `first_epoch`."""
     if segment.state is RemoteState.COPY_STARTED:
         if copies.is_needed(segment.id):
             return False
         return copies.is_given_up(segment.id) or segment.event_ms + GIVEN_UP_MS < now_ms
-    return segment.end < start or segment.state is RemoteState.DELETE_STARTED
+    is_of_earlier_epochs = bool(segment.epochs) and segment.epochs[-1][0] < first_epoch
+    return segment.end < start or is_of_earlier_epochs or segment.state is RemoteState.DELETE_STARTED
