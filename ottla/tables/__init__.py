@@ -1,1 +1,1 @@
-"""Topics as tables: committed records as rows of Iceberg, Delta or Parquet, each exactly once. docs/dev/TABLES.md."""
+"""Topics as tables: committed records become rows of Iceberg, Delta or Parquet, each exactly once (docs/dev/TABLES.md)."""

@@ -1,7 +1,7 @@
-"""The half of Iceberg's REST catalog API that reads, over tables whose metadata is files alone: every engine needs one URL then.
+"""The reading half of Iceberg's REST catalog API, over tables whose metadata is only files. So every engine needs only one URL.
 
-Source: open-api/rest-catalog-open-api.yaml of Apache Iceberg 1.10. What writes is refused with 406: the tables are those of topics, and
-only Ottla writes them.
+Source: open-api/rest-catalog-open-api.yaml of Apache Iceberg 1.10. Requests that write are rejected with 406: the tables belong
+to topics, and only Ottla writes them.
 
     GET   /v1/config                                  what it serves
     POST  /v1/oauth/tokens                            a token for a login (grant client_credentials), where logins are asked for
@@ -32,12 +32,12 @@ from ottla.tables.table_location import TableLocation
 
 T = TypeVar("T")
 
-#: The store's calls that are under way at once, and how long a request waits for one.
+#: The most calls to the store at the same time, and how long a request waits for its turn.
 CALLS_MAX = 64
 CALL_S_MAX = 70.0
-#: The form of a login.
+#: The media type of a login form.
 FORM_BYTES_MAX = 8 * 1024
-#: Tokens that are valid at once: above it the oldest one is no longer.
+#: The most valid tokens: beyond it the oldest one becomes invalid.
 TOKENS_MAX = 10_000
 
 _TABLE = "/v1/{prefix}/namespaces/{namespace}/tables/{table}"
@@ -52,7 +52,7 @@ ENDPOINTS = (
 
 
 class CatalogError(Exception):
-    """A request is answered with an error: the status, and the name of the exception by which Iceberg's clients know it."""
+    """The response to a request is an error: its status, and the name of the exception in Iceberg's clients."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class CatalogError(Exception):
 
 
 class _Call(NamedTuple):
-    """A request that reads: the parts of its path behind /v1, its query, and the version that the client has."""
+    """A request that reads: the parts of its path after /v1, its query, and the version that the client has."""
 
     parts: list[str]
     query: Mapping[str, list[str]]
@@ -74,7 +74,7 @@ class CatalogApplication:
     def __init__(
         self, location: TableLocation, access: Access, defaults: Mapping[str, str], new_token: Callable[[], str]
     ) -> None:
-        """Take who may ask, and the properties of the store that clients get, without secrets."""
+        """Take the logins, and the store's properties for clients, without secrets."""
         self._location = location
         self._access = access
         self._logins = RegistryLogins(access)
@@ -126,7 +126,7 @@ class CatalogApplication:
                 tables = await self._stored(self._location.iceberg_tables)
                 return JSONResponse({"identifiers": [{"namespace": [NAMESPACE], "name": table} for table in tables]})
             case ["namespaces", name, "tables", table]:
-                if name != NAMESPACE:  # Spark asks for the table `snapshots` of a namespace `ottla.orders` first
+                if name != NAMESPACE:  # Spark first requests the table `snapshots` of a namespace `ottla.orders`
                     raise _no_table(table)
                 return await self._table(table, call)
         raise _no_path()
@@ -147,7 +147,7 @@ class CatalogApplication:
         return Response(body, media_type="application/json", headers={"ETag": tag})
 
     async def _stored(self, call: Callable[[], T]) -> T:
-        """Return what a call to the store returns, on a thread. One that does not come to its end is left behind."""
+        """Return the result of a call to the store, on a thread. A call that does not end in time is abandoned."""
         if self._calls >= CALLS_MAX:
             raise CatalogError(503, "ServiceUnavailableException", "too many calls to the store are under way")
         self._calls += 1
@@ -165,7 +165,7 @@ class CatalogApplication:
     def _end(self, work: asyncio.Future[Any]) -> None:
         self._calls -= 1
         if not work.cancelled():
-            work.exception()  # it may have been left behind
+            work.exception()  # the call may have been abandoned
 
     # -- Logins
 
@@ -177,7 +177,7 @@ class CatalogApplication:
         await self._user(request, header)
 
     async def _token(self, request: Request) -> Response:
-        """Answer with a token for a login, as RFC 6749 4.4 has it. It is valid until the server ends."""
+        """Respond with a token for a login (RFC 6749, 4.4). It is valid until the server ends."""
         try:
             form = dict(parse_qsl((await _form(request)).decode(), max_num_fields=20))
         except ValueError as fault:
@@ -204,14 +204,14 @@ _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 
 
 def failure(fault: CatalogError) -> Response:
-    """Return the answer of an error, in the form of Iceberg's ErrorModel."""
+    """Return the response for an error, as Iceberg's ErrorModel."""
     headers = {"WWW-Authenticate": 'Basic realm="Iceberg"'} if fault.status == 401 else None
     row = {"message": fault.message, "type": fault.kind, "code": fault.status}
     return JSONResponse({"error": row}, fault.status, headers=headers)
 
 
 def _loaded(location: TableLocation, table: str, version: int, *, only_referenced: bool) -> bytes | None:
-    """Return Iceberg's LoadTableResult of a version of a table. It blocks."""
+    """Return Iceberg's LoadTableResult for a version of a table. It blocks."""
     found = location.metadata(table, version)
     if found is None:
         return None

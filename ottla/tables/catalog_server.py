@@ -1,4 +1,4 @@
-"""The process of `ottla table serve`: sockets, rules and the HTTP server of a catalog, from start to end."""
+"""The process of `ottla table serve`: the sockets, rules and HTTP server of a catalog, from start to end."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ottla.server.address import Address
 from ottla.web.rules import App, HttpRules, Ruled
 from ottla.web.server import HttpServer, listen
 
-#: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
+#: The most connections at one time. For a further one an idle connection is closed; if none is idle, the response is 503.
 CONNECTIONS_MAX = 256
 KEEP_ALIVE_S = 30
-#: Bodies of requests that are refused, and the form of a login.
+#: The largest body of a request: bodies are only login forms, or belong to rejected requests.
 BODIES = frozenset({"application/json", "application/x-www-form-urlencoded"})
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """The address of a catalog and what it is reached by."""
+    """The address of a catalog, and how it is secured."""
 
     host: str
     port: int

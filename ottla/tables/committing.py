@@ -1,7 +1,7 @@
-"""The committer: decides which offers a topic's tables take, and has the tables repeat what was decided.
+"""The committer decides which offers a topic's tables take, and makes the tables repeat the decisions.
 
-It keeps nothing: whatever it knows stands in the store and in the tables. So it may be killed anywhere, and there may be two of it, an
-old one and a new one. After a conflict, or an answer that was lost, it looks again: that is the whole recovery.
+It has no state of its own: the store and the tables have everything that it knows. So it may be killed anywhere, and there may
+be two committers, an old one and a new one. After a conflict, or a lost response, it reads again: that is the whole recovery.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ottla.tables.partitioning import parts_of
 from ottla.tables.store import Store
 from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Table, TableCommit, TableRefused, TableState
 
-#: The files of one commit: what was offered during an outage is taken in several.
+#: The most files of one commit: offers from a long outage are taken in several commits.
 FILES_MAX = 1_000
-#: How often one call looks again before it leaves the rest to the next interval.
+#: One call reads again at most this often, and then leaves the rest to the next interval.
 TURNS_MAX = 5
 
 
 class CommitProgress(NamedTuple):
-    """The work of one call: the last decision, the rows and rejected records that it took, and whether offers are left."""
+    """The result of one call: the last decision, the rows and rejected records that it took, and whether offers remain."""
 
     last: TableDecision | None
     rows: int = 0
@@ -33,7 +33,7 @@ class CommitProgress(NamedTuple):
 
 
 class FilesOf(Protocol):
-    """Which files a table has of an offer: the rows, or the rejected records."""
+    """The files of an offer that a table has: those of the rows, or those of the rejected records."""
 
     def __call__(self, store: Store, offer: Offer) -> list[AddedFile]:
         """Return the files. Raises TableRefused if one is gone, StoreFailure."""
@@ -65,7 +65,7 @@ def _file(store: Store, name: str, rows: int) -> list[AddedFile]:
 
 
 class TableFollower:
-    """Has one table repeat the decisions."""
+    """Makes one table repeat the decisions."""
 
     def __init__(
         self,
@@ -76,7 +76,10 @@ class TableFollower:
         is_lazy: bool,
         schema_of: Callable[[tuple[AddedFile, ...]], Any] = lambda files: None,
     ) -> None:
-        """One that `is_lazy` is made with the first decision that has files for it. `schema_of` reads the columns of files."""
+        """A table that `is_lazy` is created with the first decision that has files for it.
+
+        `schema_of` reads the columns of files.
+        """
         self._schema_of = schema_of
         self._table = table
         self._files_of = files_of
@@ -84,15 +87,17 @@ class TableFollower:
         self._is_lazy = is_lazy
 
     def load(self) -> TableState | None:
-        """Return the state of the table, None if it is not there. Raises as `follow`."""
+        """Return the state of the table, or None if it does not exist. Raises as `follow`."""
         return self._table.load()
 
     def follow(self, log: DecisionLog, last: TableDecision, state: TableState | None) -> TableState | None:
-        """Bring the table to this decision from the state that was loaded, on which commits are conditional; return the state then.
+        """Bring the table to this decision, and return its state then.
+
+        Commits are conditional on the state that was loaded before.
 
         Raises:
-            TableRefused: it is ahead, another's, or was dropped.
-            CommitUnknown, CommitConflict, StoreFailure: what it has now is found by the next call.
+            TableRefused: the table is ahead, belongs to something else, or was dropped. CommitUnknown, CommitConflict,
+            StoreFailure: the next call finds out what the table has now.
         """
         if state is None:
             first = self._first_with_files(log, last) if self._is_lazy else 1
@@ -107,7 +112,7 @@ class TableFollower:
             if state is None:
                 raise CommitUnknown("the table that was made is not there")
         if state.sequence > last.sequence:
-            newest = log.last()  # decided since `last` was read, and followed by another committer
+            newest = log.last()  # another committer has decided since `last` was read, and the table has followed
             if newest is None or newest.sequence < state.sequence:
                 raise TableRefused(f"the table has commit {state.sequence}, and the store knows {last.sequence} only")
             raise CommitConflict(f"another committer has made commit {state.sequence}")
@@ -119,7 +124,10 @@ class TableFollower:
         return state
 
     def _read(self, log: DecisionLog, number: int, last: TableDecision) -> TableCommit:
-        """Return a decision as a commit. What is gone was swept if another committer was faster, or else was deleted by hand."""
+        """Return the commit for a decision.
+
+        If a file is missing, another committer was faster and a sweep has deleted it, or a user has.
+        """
         try:
             return self._commit_of(last if number == last.sequence else log.get(number))
         except TableRefused as gone:
@@ -129,7 +137,7 @@ class TableFollower:
             raise
 
     def _first_with_files(self, log: DecisionLog, last: TableDecision) -> int | None:
-        """Return the number of the newest decision if it has files for this table: earlier ones were followed without any."""
+        """Return the number of the newest decision if it has files for this table. Earlier decisions had none for it."""
         return last.sequence if any(self._files_of(self._store, offer) for offer in last.offers) else None
 
     def _commit_of(self, decision: TableDecision) -> TableCommit:
@@ -139,26 +147,26 @@ class TableFollower:
 
 
 class Committer:
-    """Commits the offers of one topic into its tables."""
+    """Commits the offers of one topic to its tables."""
 
     def __init__(
         self, store: Store, log: DecisionLog, followers: Iterable[TableFollower], partition: str = UNPARTITIONED
     ) -> None:
-        """Tables that are yet to be made are partitioned by `partition`."""
+        """Take the partitioning for tables that do not exist yet."""
         self._partition = partition
         self._store = store
         self._log = log
         self._followers = tuple(followers)
 
     def run(self, partitions: int) -> CommitProgress:
-        """Commit what is offered for the partitions below this number.
+        """Commit the offers of the partitions below this number.
 
         Raises:
             TableRefused, StoreFailure: see there.
             CommitUnknown, CommitConflict: TURNS_MAX times in sequence; the next call may do better.
         """
         rows = rejected = 0
-        states: dict[TableFollower, TableState | None] = {}  # loading one may cost as much as a commit
+        states: dict[TableFollower, TableState | None] = {}  # loading a table may take as long as a commit
         last = self._log.last()
         for turn in range(TURNS_MAX):
             try:
@@ -184,7 +192,10 @@ class Committer:
         return CommitProgress(last, rows, rejected, is_behind=True)
 
     def _decide(self, last: TableDecision | None, partitions: int) -> TableDecision | None:
-        """Return the next decision, or None if nothing is offered. The first one has perhaps no offer: it makes the table."""
+        """Return the next decision, or None if there is no offer.
+
+        The first decision creates the table, perhaps without any offer.
+        """
         positions = dict(last.positions) if last is not None else {}
         parted = self._partition if last is None else last.partition
         taken: list[Offer] = []
@@ -198,14 +209,17 @@ class Committer:
         return TableDecision(1 if last is None else last.sequence + 1, positions, tuple(taken), parted)
 
     def _chain(self, partition: int, position: TablePosition | None, parted: str) -> list[Offer]:
-        """Return the offers that may be taken. A leader that does not know yet how the tables are partitioned offers again."""
+        """Return the offers that may be taken.
+
+        A leader that does not know the partitioning of the tables yet offers again later.
+        """
         after = offers.names_after(partition, 0 if position is None else position.next)
         found = self._store.list(offers.folder_of(partition), after)
         fits = (offers.SUFFIX_OF[parted], offers.NO_ROWS, offers.LOST)
         offered = [
             offer for each in found if (offer := offers.offer_of(each.name)) is not None and offer.suffix in fits
         ]
-        if position is None:  # a leader begins a partition at the start of its log
+        if position is None:  # a leader begins a new partition at the start of its log
             begun = [offer.after for offer in offered if offer.after.epoch == NOT_BEGUN]
             position = min(begun, default=TablePosition(0, NOT_BEGUN))
         return offers.chain(offered, position)

@@ -1,9 +1,11 @@
-"""The decisions about a topic's tables: a log of small objects, each written only if there is none of its number yet.
+"""The decisions about a topic's tables.
 
-A decision names the offers that it takes and the positions after them. The committer that writes number N has decided; a second one finds
-it there, and goes on from it. Tables only repeat decisions, each once and in their order, as a table keeps the number of the last one that
-it has. So a table, the one of rejected records beside it, and a format that is added later cannot differ, and none needs to know more
-than one number.
+They form a log of small objects; each is written only if its number does not exist yet.
+
+A decision names the offers that it takes and the positions after them. The committer that writes number N has decided; a second
+committer finds the decision, and continues from it. Tables only repeat decisions, each once and in order, because a table
+stores the number of its last decision. So a table, its table of rejected records, and a format that is added later cannot
+differ, and each stores only one number.
 """
 
 from __future__ import annotations
@@ -17,17 +19,17 @@ from ottla.tables.offers import Offer, TablePosition, offer_of
 from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import Owner, TableRefused
 
-FOLDER = "_commits"  # hidden from what cleans the table: see offers.FOLDER
+FOLDER = "_commits"  # the name hides it from programs that clean the table: see offers.FOLDER
 FORMAT = 1
 
 
 class TableDecision(NamedTuple):
-    """Number `sequence`, from 1 on: these offers, and where the tables then end in all partitions."""
+    """The decision with number `sequence` (from 1 on): its offers, and the positions of the tables in all partitions after it."""
 
     sequence: int
     positions: dict[int, TablePosition]
     offers: tuple[Offer, ...]
-    #: The partitioning of the tables, which the first decision says for all.
+    #: The partitioning of all tables. The first decision sets it.
     partition: str = UNPARTITIONED
 
     @property
@@ -40,16 +42,19 @@ class TableDecision(NamedTuple):
 
 
 class DecisionLog:
-    """The decisions in a store, of one topic."""
+    """The decisions about one topic in a store."""
 
     def __init__(self, store: Store, owner: Owner) -> None:
         self._store = store
         self._owner = owner
-        #: The number of the newest decision that was listed, 0 for none.
+        #: The number of the newest decision in the last listing; 0 for none.
         self._known = 0
 
     def last(self) -> TableDecision | None:
-        """Return the last decision, or None. Raises TableRefused if they are another topic's, or of a newer version of Ottla; StoreFailure."""
+        """Return the last decision, or None.
+
+        Raises TableRefused if the decisions belong to another topic, or to a newer version of Ottla; StoreFailure.
+        """
         newest = self._newest()
         while newest is not None:
             try:
@@ -57,11 +62,14 @@ class DecisionLog:
             except TableRefused:
                 before, newest = newest, self._newest()
                 if newest is not None and newest[0] == before[0]:
-                    raise  # and not swept since it was listed
+                    raise  # and it was not swept since the listing
         return None
 
     def _newest(self) -> tuple[int, StoredObject] | None:
-        """Return the newest decision in a listing that goes on from the one that was known: a day has 1,440 of them.
+        """Return the newest decision, from a listing that begins at the last known one: a day has 1,440 decisions.
+
+        A sweep keeps the last decision. If the listing is empty, the decisions were deleted, and they are listed from the
+        start.
 
         A sweep leaves the last one. Where there is none from there on, the log was deleted, and is listed from its start.
         """
@@ -72,7 +80,7 @@ class DecisionLog:
         return found
 
     def get(self, sequence: int) -> TableDecision:
-        """Return a decision. Raises as `last`, also if it is not there any more: tables have all of them before they are swept."""
+        """Return a decision. Raises as `last`, also if it no longer exists: all tables have a decision before it is swept."""
         name = _name_of(sequence)
         data = self._store.get(name)
         if data is None:
@@ -83,12 +91,12 @@ class DecisionLog:
             raise TableRefused(f"{name} is no decision of ours: {fault!r}") from fault
 
     def written_ms(self, sequence: int) -> int:
-        """Return when a decision was written, 0 if it is not there. Raises StoreFailure."""
+        """Return the time when a decision was written, or 0 if it does not exist. Raises StoreFailure."""
         found = (each.modified_ms for each in self._store.list(FOLDER) if _number_of(each.name) == sequence)
         return next(found, 0)
 
     def append(self, decision: TableDecision) -> bool:
-        """Decide, unless there is another decision of this number; return whether it is this one. Raises StoreFailure."""
+        """Write the decision, unless another one has its number. Return whether it is this one. Raises StoreFailure."""
         body = {
             "format": FORMAT,
             **self._owner._asdict(),
@@ -99,10 +107,12 @@ class DecisionLog:
         return self._store.put_if_absent(_name_of(decision.sequence), json.dumps(body, indent=1).encode())
 
     def sweep(self, below: int, before_ms: int) -> Iterator[str]:
-        """Delete those of lower numbers that were written before this time, and yield the name of each. Raises StoreFailure.
+        """Delete the decisions with lower numbers that were written before this time, and yield the name of each.
 
-        All tables have them. A committer that was cut off before then may write one of their numbers again: it is never read, as the
-        last one stays and all tables are beyond.
+        Raises StoreFailure.
+
+        All tables have these decisions. A committer that was cut off for long may write one of the numbers again. Such a
+        decision is never read, because the last one stays and all tables are further.
         """
         old = [
             each.name
@@ -129,7 +139,7 @@ class DecisionLog:
 
 
 def owner_of(store: Store) -> Owner | None:
-    """Return whose tables a store has, or None without a decision. Raises StoreFailure, TableRefused."""
+    """Return the owner of the tables in a store, or None if there is no decision. Raises StoreFailure, TableRefused."""
     newest = newest_of(store.list(FOLDER))
     if newest is None:
         return None
@@ -142,7 +152,7 @@ def owner_of(store: Store) -> Owner | None:
 
 
 def newest_of(listed: Iterable[StoredObject]) -> tuple[int, StoredObject] | None:
-    """Return the number and the object of the newest decision in a listing of their folder, None if there is none."""
+    """Return the number and the object of the newest decision in a listing of the folder, or None."""
     found = ((number, each) for each in listed if (number := _number_of(each.name)) is not None)
     return max(found, default=None)
 

@@ -1,7 +1,8 @@
 """A topic's table as Delta, by delta-rs.
 
-The number of the last decision is a `txn` entry of Delta's protocol, whose application id names cluster and topic: two writers of one
-application id always conflict, and what compacts a table or cleans its log keeps the entry. delta-rs' own retry is off.
+The number of the last decision is a `txn` entry of Delta's protocol, whose application id names cluster and topic: two writers
+of one application id always conflict, and programs that compact a table or clean its log keep the entry. delta-rs' own retry is
+off.
 """
 
 from __future__ import annotations
@@ -26,26 +27,29 @@ from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Owner, TableCommit, TableRefused, TableState
 
 OWNER = "ottla.owner"
-#: The version of the last sweep that has found orphans.
+#: The version at the last sweep that found orphans.
 SWEPT = "ottla.swept"
-#: It would let the entries of the last decision expire.
+#: This would let the entry of the last decision expire.
 EXPIRY = "delta.setTransactionRetentionDuration"
-#: The commits between two checkpoints, from which readers and we go on: delta-rs has 100 by default, and an open then reads up to
-#: 99 commits one by one, four times the work of the commit itself.
+#: The commits between two checkpoints, from which readers and this code begin. delta-rs' default is 100; then an open reads up
+#: to 99 commits one by one, which takes four times as long as the commit itself.
 PROPERTIES = {"delta.checkpointInterval": "20"}
 
 
 class _Loaded(NamedTuple):
-    """A table as it was loaded. What is loaded later moves the table on, and then this version is an old one."""
+    """A table as it was loaded. A later load moves the table to a newer version; then this one is outdated."""
 
     table: DeltaTable
     version: int
-    #: The bytes of the log's entry of this version. A table that was dropped and made again has others.
+    #: The bytes of the log's entry of this version. A table that was dropped and created again has other bytes.
     entry: bytes
 
 
 class DeltaFiles:
-    """One table, whose files lie below a folder of the store, the root by default: Delta's log has paths below the table alone."""
+    """One table.
+
+    Its files are below a folder of the store, by default the root, because Delta's log can only have paths below the table.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,9 @@ class DeltaFiles:
         folder: str = "",
         partition: str = UNPARTITIONED,
     ) -> None:
-        """One that is partitioned has a column `_kafka_day` or `_kafka_hour`, as Delta partitions by no field of a struct."""
+        """A partitioned table has a column `_kafka_day` or `_kafka_hour`, because Delta cannot partition by a field of a
+        struct.
+        """
         self._partition = partition
         self._column = None if partition == UNPARTITIONED else column_of(partition)
         self._store = store
@@ -68,12 +74,15 @@ class DeltaFiles:
         self._loaded: _Loaded | None = None
 
     def load(self) -> TableState | None:
-        """Return the state of the table. To open one costs several times what a commit costs, so that what was opened is moved on."""
+        """Return the state of the table.
+
+        To open a table takes several times as long as a commit, so an open table is updated instead.
+        """
         known, self._loaded = self._loaded, None
         try:
             if known is not None and self._entry(known.version) == known.entry:
                 table = known.table
-                table.update_incremental()  # it finds nothing in a folder that is empty, and says so of no table
+                table.update_incremental()  # an empty folder gives an error that does not say that there is no table
             else:
                 table = DeltaTable(self._location, storage_options=self._options)
             loaded = _Loaded(table, table.version(), self._entry(table.version()) or b"")
@@ -132,18 +141,23 @@ class DeltaFiles:
             done = table.optimize.compact(
                 target_size=policy.merged_bytes,
                 max_concurrent_tasks=1,
-                min_commit_interval=0,  # each file that is made is a commit: a process that is killed has not worked in vain
+                # each new file is its own commit, so that the work of a killed process is not lost
+                min_commit_interval=0,
                 writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
                 commit_properties=self._properties(state.sequence, {}),
             )
         return int(done["numFilesRemoved"])
 
     def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
-        """Delete files that were merged, seven days after that, as the table's readers of old versions expect of Delta."""
+        """Delete merged files after seven days, as readers of old versions of a Delta table expect."""
         return len(self._vacuum(state, policy, dry_run=False, full=False))
 
     def touch(self, state: TableState) -> None:
-        """Change a property: an optimize goes behind commits of any other kind, whatever retries it is given."""
+        """Change a property.
+
+        Such a commit makes concurrent commits of other kinds fail; an optimize is repeated after those, whatever its retries
+        are set to.
+        """
         table = self._table(state)
         with self._answering():
             table.alter.set_table_properties(
@@ -153,7 +167,7 @@ class DeltaFiles:
             )
 
     def own_files(self) -> Iterator[StoredObject]:
-        """Yield the files of an optimize, known by their names: `part-*` beside the folders of offers."""
+        """Yield the files of an optimize. Their names are `part-*` beside the folders of offers."""
         folder = f"{self._folder}/".lstrip("/")
         for each in self._store.list(self._folder, f"{folder}part-"):
             if not each.name.startswith(f"{folder}part-"):
@@ -171,11 +185,11 @@ class DeltaFiles:
         return sum(rows), len(rows)
 
     def drop(self) -> None:
-        """Its files are all there is of it."""
+        """Do nothing: without its files there is no table."""
 
     def _vacuum(self, state: TableState, policy: MaintenancePolicy, *, dry_run: bool, full: bool) -> list[str]:
         table = self._table(state)
-        hours = None if policy.age_ms else 0  # the table's own setting, or 168
+        hours = None if policy.age_ms else 0  # the table's own setting, or 168 hours
         with self._answering():
             found: list[str] = table.vacuum(hours, dry_run, enforce_retention_duration=False, full=full)
         return found
@@ -196,7 +210,7 @@ class DeltaFiles:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Turn what the library raises into what `Table` has."""
+        """Turn the library's errors into those of `Table`."""
         try:
             yield
         except CommitFailedError as fault:
@@ -205,7 +219,10 @@ class DeltaFiles:
             raise CommitUnknown(f"{self._location}: {fault}") from fault
 
     def _widen(self, table: DeltaTable, schema: pa.Schema | None) -> None:
-        """Add columns that the table lacks, in a commit of their own. A file's rows are null where it lacks one of the table's."""
+        """Add missing columns to the table, in a separate commit.
+
+        If a file lacks a column of the table, its rows have null there.
+        """
         if schema is None:
             return
         wanted = DeltaSchema.from_arrow(schema)

@@ -1,6 +1,7 @@
-"""A folder as a store: what `file://` and a path name. An object that was put is on the disk when the call returns.
+"""A folder as a store, for `file://` addresses and paths.
 
-`put_if_absent` is a hard link, which fails where the name exists, on each file system that Ottla runs on.
+When `put` returns, the object is on the disk. `put_if_absent` makes a hard link, which fails if the name exists, on each file
+system that Ottla runs on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import uuid4
 
 from ottla.tables.store import StoredObject, StoreFailure, StoreRefused
 
-#: Files that a killed writer has left have this in their names; listings pass over them.
+#: Files of killed writers have this in their names; listings leave them out.
 UNFINISHED = ".unfinished-"
 
 
@@ -67,7 +68,7 @@ class DirectoryStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.link(self._path(source), unfinished)
             os.replace(unfinished, path)
-            unfinished.unlink(missing_ok=True)  # nothing is replaced where both are one file already
+            unfinished.unlink(missing_ok=True)  # if both are the same file already, nothing is replaced
             self._sync(target)
 
     def list(self, folder: str, after: str = "") -> Iterator[StoredObject]:
@@ -75,7 +76,10 @@ class DirectoryStore:
             yield from self._listed(f"{folder}/".lstrip("/"), after)
 
     def _listed(self, prefix: str, after: str) -> Iterator[StoredObject]:
-        """Yield what lies below a folder, whose name ends with a slash, in the order of whole names. What comes before is not looked at."""
+        """Yield the objects below a folder, whose name ends with a slash, in the order of full names.
+
+        Folders before `after` are not read.
+        """
         try:
             with os.scandir(self.folder / prefix) as scanned:
                 named = ((f"{prefix}{each.name}{'/' if each.is_dir() else ''}", each) for each in scanned)
@@ -87,7 +91,7 @@ class DirectoryStore:
                 if name > after or after.startswith(name):
                     yield from self._listed(name, after)
             elif name > after and UNFINISHED not in name:
-                with suppress(FileNotFoundError):  # it is being replaced, or swept
+                with suppress(FileNotFoundError):  # the object is being replaced, or swept
                     status = entry.stat()
                     if entry.is_file():
                         yield StoredObject(name, status.st_size, status.st_mtime_ns // 1_000_000)
@@ -102,7 +106,7 @@ class DirectoryStore:
     def sweep(self, before_ms: int) -> Iterator[str]:
         with _failing("."):
             for path in self.folder.rglob(f"{UNFINISHED}*"):
-                with suppress(FileNotFoundError):  # it is being finished
+                with suppress(FileNotFoundError):  # its writer is about to finish it
                     if path.stat().st_mtime_ns // 1_000_000 <= before_ms:
                         path.unlink()
                         yield path.relative_to(self.folder).as_posix()

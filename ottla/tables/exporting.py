@@ -1,4 +1,4 @@
-"""An export of a topic into a table: the parts of its leader and its committer, without a broker, until nothing is left."""
+"""An export of a topic to a table: it does the work of the leaders and the committer, without a broker, until nothing is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.tables.translating import Translator
 
 
 class Exported(NamedTuple):
-    """The work of an export, and where the table is now."""
+    """The result of an export, and the state of the table now."""
 
     topic: FoundTopic
     url: str
@@ -26,9 +26,9 @@ class Exported(NamedTuple):
 
 
 def export(directories: Iterable[str], topic: str, settings: TableSettings, new_uid: Callable[[], str]) -> Exported:
-    """Bring the table of a topic to what its log directories have of committed records, and make it if there is none.
+    """Write the committed records in a topic's log directories to its table, and create the table if there is none.
 
-    An export that ends early goes on with the next one.
+    If an export ends early, the next one continues.
 
     Raises:
         Failure: the directories have no such topic.
@@ -78,5 +78,5 @@ def _translators(found: FoundTopic, opened: OpenTables, new_uid: Callable[[], st
 def _committed(run: Callable[[int], CommitProgress], partitions: int) -> CommitProgress:
     try:
         return run(partitions)
-    except CommitConflict:  # another export, or a broker's committer
+    except CommitConflict:  # written by another export, or by a broker's committer
         return run(partitions)

@@ -1,7 +1,7 @@
-"""An Iceberg catalog of files alone: the metadata of version N is written only if there is none of this number yet.
+"""An Iceberg catalog that consists only of files: the metadata of version N is written only if no file has this number yet.
 
-`NAMESPACE/TABLE/metadata/v<N>.metadata.json`, as Hadoop's tables have it, so that Spark's hadoop catalog, DuckDB, Polars and pyiceberg's
-StaticTable read it without a catalog (`ottla/tables/table_location.py`).
+The file is `NAMESPACE/TABLE/metadata/v<N>.metadata.json`, as in Hadoop's tables, so that Spark's hadoop catalog, DuckDB, Polars
+and pyiceberg's StaticTable read it without a catalog (`ottla/tables/table_location.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.tables.table_location import HINT, metadata_file, newest_version, ver
 
 
 class _Version(NamedTuple):
-    """A version that was the newest one when it was read."""
+    """A version that was the newest one at the time of reading."""
 
     number: int
     body: bytes
@@ -32,12 +32,12 @@ class _Version(NamedTuple):
 
 
 class FileCatalog(MetastoreCatalog):
-    """The tables below a store's address. Only what Ottla does with its own tables."""
+    """The tables below a store's address. It supports only the operations that Ottla uses for its own tables."""
 
     def __init__(self, store: Store, **properties: str) -> None:
         super().__init__("files", **properties)
         self._store = store
-        #: The newest versions by the places of tables.
+        #: The newest known version of each table, by the table's place.
         self._known: dict[str, _Version] = {}
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -83,14 +83,15 @@ class FileCatalog(MetastoreCatalog):
         if not is_ours:
             raise CommitFailedException(f"version {version + 1} of {place} is another's")
         self._known[place] = _Version(version + 1, body, staged.metadata)
-        with suppress(StoreFailure):  # it only saves readers a listing
+        with suppress(StoreFailure):  # the hint only saves readers a listing
             self._store.put(f"{place}/{HINT}", str(version + 1).encode())
         return CommitTableResponse(metadata=staged.metadata, metadata_location=f"{self._store.url}/{written}")
 
     def sweep_versions(self, identifier: Identifier, kept: int, before_ms: int) -> int:
-        """Delete versions before the last ones that were written before this time; return how many. Raises StoreFailure.
+        """Delete versions before the last ones, if they were written before this time. Return how many. Raises StoreFailure.
 
-        A writer that was cut off since then may write the version behind the one that it knows: it is below the newest, and is never read.
+        A writer that was cut off since then may write the version after the one that it knows. That is below the newest
+        version, and is never read.
         """
         folder = f"{self._place(identifier)}/metadata"
         listed = [
@@ -104,7 +105,7 @@ class FileCatalog(MetastoreCatalog):
         return len(old)
 
     def drop_table(self, identifier: str | Identifier) -> None:
-        """Delete the metadata of a table, not its rows."""
+        """Delete the metadata of a table, but not its rows."""
         for each in [*self._store.list(f"{self._place(identifier)}/metadata")]:
             self._store.delete(each.name)
 
@@ -129,17 +130,17 @@ class FileCatalog(MetastoreCatalog):
         return version, metadata
 
     def _is_newest(self, place: str, known: _Version) -> bool:
-        """Return whether no version follows, without a listing of the thousands that a day makes.
+        """Return whether this is still the newest version, without listing the thousands of versions that a day makes.
 
-        Versions are swept in their order. So where the next one is not there, and after that this one is still what it was, the next one
-        has not been there. A version that a late writer has put into the place of one that was swept has other bytes.
+        Versions are swept in order. So if the next version does not exist, and this one is still unchanged after that, the next
+        one has never existed. If a late writer has replaced a swept version, that has other bytes.
         """
         return (
             self._store.size(metadata_file(place, known.number + 1)) is None
             and self._store.get(metadata_file(place, known.number)) == known.body
         )
 
-    # What a catalog can do besides is not for tables whose owner is a topic.
+    # Other operations of a catalog are not for tables that belong to a topic.
 
     def _unsupported(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError("this catalog has the tables of topics only")

@@ -1,8 +1,9 @@
 """A topic's table as Iceberg, by pyiceberg, in any of its catalogs.
 
-The number of the last decision is a property of the table, set in the transaction that adds the files: the current snapshot's summary is
-hidden by the next writer's, and old snapshots expire. Each commit makes a snapshot, also one without files, and is conditional on the
-snapshot that was loaded. pyiceberg's own retry, which is on by default, would add a late writer's files behind a newer one's.
+The number of the last decision is a property of the table, set in the transaction that adds the files: the summary of a
+snapshot would not do, because the next writer's snapshot replaces it, and old snapshots expire. Each commit makes a snapshot,
+even without files, and is conditional on the snapshot that was loaded. pyiceberg's own retry, which is on by default, would add
+a late writer's files after those of a newer one.
 """
 
 from __future__ import annotations
@@ -40,21 +41,23 @@ SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
 TOPIC, TOPIC_ID, CLUSTER_ID = "ottla.topic", "ottla.topic.id", "ottla.cluster.id"
 RETRIES = "commit.retry.num-retries"
 MERGED = "ottla.merged"
-#: The old versions of the metadata that stay, whatever their age.
+#: This many old versions of the metadata stay, whatever their age.
 METADATA_MAX = 10
 PROPERTIES = {
     RETRIES: "0",
     "format-version": "2",
-    "commit.manifest-merge.enabled": "true",  # a commit would otherwise read one manifest for each that came before
+    "commit.manifest-merge.enabled": "true",  # otherwise a commit would read one manifest for each earlier commit
     "write.parquet.compression-codec": "zstd",
     "write.metadata.previous-versions-max": str(METADATA_MAX),
 }
-#: What the library and its catalogs raise where an answer was lost.
+#: The errors of the library and its catalogs if a response was lost.
 NO_ANSWER = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
 
 
 class _OneTransaction(Transaction):
-    """A transaction that makes its metadata once for each change: the library copies it deeply whenever it is looked at, 50 times in a commit."""
+    """A transaction that computes its metadata once for each change: the library makes a deep copy at each access, 50 times in
+    a commit.
+    """
 
     _made: tuple[Any, TableMetadata] | None = None
 
@@ -66,7 +69,7 @@ class _OneTransaction(Transaction):
 
 
 class IcebergTable:
-    """One table, in a folder of the store by whose address its files are named, the root by default."""
+    """One table in a folder of the store, by default the root. Its files are named by the store's address."""
 
     def __init__(
         self,
@@ -181,7 +184,7 @@ class IcebergTable:
 
     @contextmanager
     def _transaction(self, state: TableState) -> Iterator[Transaction]:
-        """Yield a transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
+        """Yield a transaction that is conditional on the loaded snapshot. Raises as `commit`."""
         table: IcebergFiles = state.version
         if table.properties.get(RETRIES) != "0":
             raise TableRefused(f"{self._text}: set its property {RETRIES} to 0 again, or rows may be added twice")
@@ -192,7 +195,7 @@ class IcebergTable:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Turn what the library and its catalogs raise into what `Table` has."""
+        """Turn errors of the library and its catalogs into those of `Table`."""
         try:
             yield
         except ValidationError as fault:

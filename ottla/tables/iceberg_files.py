@@ -1,7 +1,8 @@
-"""The maintenance of an Iceberg table: merging of small files, expiry of snapshots, and which files its snapshots name.
+"""The maintenance of an Iceberg table: merging of small files, expiry of snapshots, and the files that its snapshots name.
 
-pyiceberg has neither compaction nor a removal of orphans. A merge is one commit that takes files out and puts their rows back in one file;
-it is conditional on the snapshot whose files were read, as each commit is, so that a committer and a merge never meet in one version.
+pyiceberg has neither compaction nor a removal of orphans. A merge is one commit that removes files and adds their rows again in
+one file. As each commit, it is conditional on the snapshot whose files were read, so a committer and a merge can never both
+change the same version.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _MERGED_NAME = re.compile(rf"/{MERGED}/(\d{{5}})/[0-9_]+_[0-9a-f]{{32}}\.parquet
 
 
 class MergePart(NamedTuple):
-    """Files of one partition that become one, in the order of their offsets."""
+    """Files of one partition that are merged into one, in the order of their offsets."""
 
     partition: int
     files: list[DataFile]
 
 
 def parts_to_merge(table: Table, policy: MaintenancePolicy) -> Iterator[MergePart]:
-    """Yield the parts of our own files that are small, of each partition that has too many of them."""
+    """Yield groups of small files of Ottla, for each partition that has too many of them."""
     small: dict[tuple[int, str], list[DataFile]] = {}
     for task in table.scan().plan_files():
         partition = _partition_of(task.file.file_path)
@@ -53,7 +54,7 @@ def parts_to_merge(table: Table, policy: MaintenancePolicy) -> Iterator[MergePar
 
 
 def merged_file(io: FileIO, location: str, part: MergePart) -> str:
-    """Write the rows of a part into one file, a row group at a time; return its address."""
+    """Write the rows of a group into one file, one row group at a time. Return its address."""
     first = _first_offset(part.files[0]).split("_")[0]
     where = f"{location}/{MERGED}/{part.partition:05}/{first}_{len(part.files)}_{uuid4().hex}.parquet"
     with io.new_output(where).create() as sink:
@@ -71,7 +72,9 @@ def merged_file(io: FileIO, location: str, part: MergePart) -> str:
 
 
 def add_parts(transaction: Transaction, summary: dict[str, str], files: list[tuple[str, int | None]]) -> None:
-    """Add files by their addresses, each with the day or hour of its rows: pyiceberg has no bounds of fields of a struct to find it by."""
+    """Add files by their addresses, each with the day or hour of its rows: pyiceberg has no bounds of a struct's fields to find
+    these by.
+    """
     if transaction.table_metadata.name_mapping() is None:
         mapping = transaction.table_metadata.schema().name_mapping
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping.model_dump_json()})
@@ -83,7 +86,7 @@ def add_parts(transaction: Transaction, summary: dict[str, str], files: list[tup
 
 
 def replace(transaction: Transaction, summary: dict[str, str], gone: list[DataFile], made: DataFile) -> None:
-    """Take files out of the table and put another in, in one snapshot."""
+    """Remove files from the table and add another one, in one snapshot."""
     with transaction.update_snapshot(summary).overwrite() as snapshot:
         for file in gone:
             snapshot.delete_data_file(file)
@@ -91,7 +94,7 @@ def replace(transaction: Transaction, summary: dict[str, str], gone: list[DataFi
 
 
 def expired_snapshots(table: Table, policy: MaintenancePolicy, now_ms: int) -> list[int]:
-    """Return the snapshots that no reader begins with any more: never the current one, nor those of tags and branches."""
+    """Return the snapshots that no new reader uses: never the current one, nor those of tags and branches."""
     kept = {each.snapshot_id for each in table.metadata.refs.values()}
     newest = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
     old = [*newest[policy.versions_max :]]
@@ -100,16 +103,16 @@ def expired_snapshots(table: Table, policy: MaintenancePolicy, now_ms: int) -> l
 
 
 class NamedFiles:
-    """The files that a table's snapshots name, without the schemes of their addresses: Spark writes `file:/` and `s3a://`.
+    """The files that a table's snapshots name, without the schemes of their addresses (Spark writes `file:/` and `s3a://`).
 
-    What a manifest names never changes, so each is read once.
+    A manifest never changes, so each is read once.
     """
 
     def __init__(self) -> None:
         self._of_manifest: dict[str, set[str]] = {}
 
     def of(self, table: Table) -> set[str]:
-        """Return manifest lists, manifests, files of rows and of deletes. Raises what pyiceberg raises if one is not there."""
+        """Return manifest lists, manifests, and files of rows and of deletes. Raises pyiceberg's error if one is missing."""
         found: set[str] = set()
         manifests: set[str] = set()
         for snapshot in table.metadata.snapshots:
@@ -130,7 +133,7 @@ def plain(address: str) -> str:
 
 
 def _parts(io: FileIO, partition: int, files: list[DataFile], merged_bytes: int) -> Iterator[MergePart]:
-    """Yield files that follow each other and have the same columns."""
+    """Yield groups of consecutive files with the same columns."""
     part: list[DataFile] = []
     size, columns = 0, None
     for file in files:
@@ -148,7 +151,7 @@ def _parts(io: FileIO, partition: int, files: list[DataFile], merged_bytes: int)
 
 
 def _partition_of(address: str) -> int | None:
-    """Return the partition of a file of ours, or None: what others have written is theirs to merge."""
+    """Return the partition of a file of Ottla, or None: files of other writers are theirs to merge."""
     if merged := _MERGED_NAME.search(address):
         return int(merged.group(1))
     name = "/".join(address.split("/")[-2:])
@@ -157,7 +160,7 @@ def _partition_of(address: str) -> int | None:
 
 
 def partitioned(catalog: Catalog, columns: pa.Schema, partition: str) -> tuple[Schema, PartitionSpec]:
-    """Return the columns of a table that is to be made, and by what it is partitioned."""
+    """Return the columns of a new table, and its partitioning."""
     schema = assign_fresh_schema_ids(catalog._convert_schema_if_needed(columns))
     if partition == UNPARTITIONED:
         return schema, UNPARTITIONED_PARTITION_SPEC
@@ -167,5 +170,5 @@ def partitioned(catalog: Catalog, columns: pa.Schema, partition: str) -> tuple[S
 
 
 def _first_offset(file: DataFile) -> str:
-    """Return the name of a file, which begins with the position that it comes after."""
+    """Return the name of a file, which begins with the position that precedes its rows."""
     return str(file.file_path).rpartition("/")[2]

@@ -1,7 +1,8 @@
-"""The layout of a topic's table, fixed once: a struct `_kafka` with the record's own place, then the value's columns.
+"""The layout of a topic's table, which never changes: a struct `_kafka` with the record's position and metadata, then the
+value's columns.
 
-One struct, so that no field of a value collides with it. A field named `_kafka` in a value is refused as a column and stays in the
-rejected records' table.
+It is one struct, so that hardly any field of a value collides with it. A value with a field `_kafka` is rejected, and is in the
+table of rejected records.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ import pyarrow as pa
 from ottla.columns.rows import HEADERS, TIMESTAMP
 
 KAFKA, VALUE, REASON = "_kafka", "value", "reason"
-#: The columns of records that a row is made of.
+#: The columns of records from which a row is made.
 RECORD_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "leaderEpoch", "headers")
 
 
 class SchemaMoved(Exception):
-    """The subject has a newer schema, of which a value is. Make a new shape, and begin a new file with this value."""
+    """The subject has a newer schema, and a value was written with it: make a new shape, and begin a new file with this value."""
 
 
 class DecodedColumns(NamedTuple):
-    """Values as columns, of the same length. `wrong` has a reason for each row that did not fit; its columns are null there."""
+    """Values as columns of the same length. `wrong` has the reason for each row that did not fit; its columns are null."""
 
     columns: list[pa.Array]
     wrong: dict[int, str]
 
 
 class ColumnShape(Protocol):
-    """How keys or values become columns."""
+    """The conversion of keys or values to columns."""
 
     @property
     def fields(self) -> list[pa.Field]: ...
@@ -39,7 +40,7 @@ class ColumnShape(Protocol):
 
 
 class BytesShape:
-    """The bytes as they are."""
+    """Bytes without a conversion."""
 
     def __init__(self, name: str) -> None:
         self.fields = [pa.field(name, pa.binary())]
@@ -49,7 +50,7 @@ class BytesShape:
 
 
 class StringShape:
-    """UTF-8. What is none does not fit."""
+    """UTF-8. Other bytes do not fit."""
 
     def __init__(self, name: str) -> None:
         self.fields = [pa.field(name, pa.string())]
@@ -74,7 +75,7 @@ class StringShape:
 
 
 class RowLayout:
-    """Makes rows of records, by the shapes of their keys and values."""
+    """Makes rows from records, by the shapes of their keys and values."""
 
     def __init__(self, key: ColumnShape, value: ColumnShape) -> None:
         self._key, self._value = key, value

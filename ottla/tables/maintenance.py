@@ -1,16 +1,18 @@
-"""Maintenance of a topic's tables: small files become large ones, old versions end, and what nothing names is deleted.
+"""Maintenance of a topic's tables: small files are merged, old versions expire, and files that nothing names are deleted.
 
-The rule of deletion rests on no clock; ages only spare readers that have begun. There are two kinds of files:
+The rule of deletion does not depend on a clock; ages only protect readers that have already begun. There are two kinds of
+files:
 
-- **An offer** is taken only by a decision whose positions are exactly those that it comes after, and positions only grow: by the epoch, and
-  within an epoch by the offset. So no decision from the last one on takes an offer that comes after an earlier position. Those before it
-  have taken theirs, and each table has repeated them, or nothing is swept. What is left must be named by no version of a table.
-- **A file that a format has made** (a manifest, a file of merged rows) is named by one commit only, which is conditional on the version that was
-  loaded before the file was written. So a commit is made after the files were listed: a writer that had loaded the table before has lost.
-  What the table then does not name will never be named.
+- **An offer** is taken only by a decision whose positions are exactly those that the offer follows, and positions only grow: by
+  the epoch, and within an epoch by the offset. So neither the last decision nor a later one takes an offer that follows an
+  earlier position. Earlier decisions have taken their offers, and every table has repeated them (otherwise nothing is swept).
+  Of the remaining files, those that no version of a table names are deleted.
+- **A file that a format has made** (a manifest, a file of merged rows) is named by one commit only, which is conditional on the
+  version that was loaded before the file was written. So after listing the files, maintenance makes a commit: a writer that has
+  loaded the table before that can no longer commit. Files that the table does not name then will never be named.
 
-A leader, a committer or another maintenance that was cut off for days and goes on meets files that are gone, and can do no more than
-fail: the simulator leaves them behind on purpose (`tests/sim/table_history.py`).
+A leader, a committer or another maintenance that continues after being cut off for days finds files missing, and can only fail:
+the simulator delays them so on purpose (`tests/sim/table_history.py`).
 """
 
 from __future__ import annotations
@@ -29,16 +31,16 @@ MIB, DAY_MS = 1024 * 1024, 24 * 60 * 60 * 1000
 
 
 class MaintenancePolicy(NamedTuple):
-    """The rules of what is merged, and what is old."""
+    """The limits of what is merged, and of what is old."""
 
-    #: Files below this size are merged, up to the second one, as soon as a partition has more of them than the third number. One
-    #: merge, whose length the second one bounds, is one step: nothing else is committed meanwhile.
+    #: As soon as a partition has more files below the first size than the third number, these are merged into files of up to
+    #: the second size. One merge, whose length the second size bounds, is one step: nothing else is committed meanwhile.
     small_bytes: int = 32 * MIB
     merged_bytes: int = 256 * MIB
     small_files_max: int = 4
-    #: Versions of a table that readers may open: so many, and none that is older than `age_ms` but the last.
+    #: The versions of a table that readers may open: this many, and none older than `age_ms` except the last.
     versions_max: int = 100
-    #: Nothing younger is deleted.
+    #: Younger files are never deleted.
     age_ms: int = DAY_MS
 
 
@@ -46,40 +48,43 @@ class MaintainedTable(Table, Protocol):
     """A table whose files can be merged and swept."""
 
     def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
-        """Merge some small files in one commit that keeps the number; return how many are merged, 0 at the end. Raises as `commit`."""
+        """Merge some small files in one commit that keeps the number.
+
+        Return how many were merged; 0 at the end. Raises as `commit`.
+        """
 
     def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
-        """End old versions; return how many. Raises as `commit`."""
+        """Let old versions expire. Return how many. Raises as `commit`."""
 
     def touch(self, state: TableState) -> None:
-        """Make a commit that changes nothing: commits of others who have loaded the table before it fail. Raises as `commit`."""
+        """Make a commit without changes, so that commits of others who loaded the table before it fail. Raises as `commit`."""
 
     def own_files(self) -> Iterator[StoredObject]:
-        """Yield what only commits of this table name, of those that are committed and others."""
+        """Yield the files that only commits of this table name, whether committed or not."""
 
     def size(self, state: TableState) -> tuple[int, int]:
-        """Return its rows and its files."""
+        """Return the number of its rows and of its files."""
 
     def drop(self) -> None:
-        """Take it out of its catalog. Its files stay. Raises CommitUnknown, StoreFailure."""
+        """Remove the table from its catalog. Its files stay. Raises CommitUnknown, StoreFailure."""
 
     def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
-        """Return those of the names that no version of the table has which readers may open."""
+        """Return those of the names that no version has which readers may open."""
 
 
-#: The tables of a broker are merged in steps of some seconds, between which it commits.
+#: A broker's tables are merged in steps of some seconds, and it commits between two steps.
 IN_STEPS = MaintenancePolicy(merged_bytes=64 * MIB)
 
 
 class Maintained(NamedTuple):
-    """The work of one run, or of a step of it."""
+    """The result of a run, or of a step of it."""
 
     merged: int = 0
     expired: int = 0
-    #: Files that nothing named, and decisions that all tables have.
+    #: The deleted files that nothing named, and the deleted decisions that all tables have.
     orphans: int = 0
     decisions: int = 0
-    #: Another writer was faster at a step: the next run does it.
+    #: Another writer was faster at a step. The next run repeats it.
     conflicts: int = 0
 
     def plus(self, other: Maintained) -> Maintained:
@@ -87,7 +92,7 @@ class Maintained(NamedTuple):
 
 
 class Maintenance:
-    """Keeps the tables of one topic in order. Several may run at once, and beside committers."""
+    """Maintains the tables of one topic. Several may run at once, and beside committers."""
 
     def __init__(
         self, store: Store, log: DecisionLog, tables: Iterable[MaintainedTable], policy: MaintenancePolicy
@@ -98,7 +103,7 @@ class Maintenance:
         self._policy = policy
 
     def run(self, now_ms: int) -> Maintained:
-        """Do all of it once.
+        """Do all steps once.
 
         Raises:
             TableRefused, StoreFailure, CommitUnknown, CommitConflict: see there. The next run goes on.
@@ -106,7 +111,7 @@ class Maintenance:
         return _sum(self.steps(now_ms))
 
     def steps(self, now_ms: int) -> Iterator[Maintained]:
-        """Do all of it once, and yield what each step has done. Between two of them anything may be committed. Raises as `run`."""
+        """Do all steps once, and yield the result of each. Between two steps other commits may happen. Raises as `run`."""
         for table in self._tables:
             try:
                 while (state := table.load()) is not None and (merged := table.merge(state, self._policy)):
@@ -118,7 +123,7 @@ class Maintenance:
         yield from self._sweep(now_ms - self._policy.age_ms)
 
     def sweep(self, before_ms: int) -> Maintained:
-        """Delete orphans and decisions that were written before this time; return how many of each. Raises as `run`."""
+        """Delete orphans and decisions that were written before this time. Return how many of each. Raises as `run`."""
         return _sum(self._sweep(before_ms))
 
     def _sweep(self, before_ms: int) -> Iterator[Maintained]:
@@ -133,17 +138,17 @@ class Maintenance:
                 yield Maintained(decisions=1)
 
     def orphans(self, last: TableDecision) -> set[str]:
-        """Return the offers' files that are orphans now, of any age. Raises as `run`."""
+        """Return the offered files that are orphans now, of any age. Raises as `run`."""
         return self._orphans(last, EVER_MS) or set()
 
     def _orphans(self, last: TableDecision, before_ms: int) -> set[str] | None:
-        """Return them, or None while a table has not repeated the last decision."""
+        """Return the orphans, or None as long as a table has not repeated the last decision."""
         names = {each.name for each in self._passed(last, before_ms)}
         for table in self._tables:
             state = table.load()
             if state is None:
                 if table is self._tables[0] or last.rejected:
-                    return None  # it has to be made yet, with files
+                    return None  # the table has to be created first, with files
             elif state.sequence < last.sequence:
                 return None
             else:
@@ -151,7 +156,7 @@ class Maintenance:
         return names
 
     def _passed(self, last: TableDecision, before_ms: int) -> Iterator[StoredObject]:
-        """Yield the offers' files that no decision takes from this one on: those of tables, and orphans."""
+        """Yield the offered files that neither this decision nor a later one takes: those in the tables, and orphans."""
         for folder, offer_of in (
             (offers.FOLDER, offers.offer_of),
             (offers.REJECTED_FOLDER, offers.offer_of_rejected),

@@ -1,4 +1,4 @@
-"""S3, GCS and Azure as a store, by obstore. Each call has one deadline, whatever the library tries within it."""
+"""S3, GCS and Azure as a store, by obstore. Each call has one deadline, which includes the library's own retries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from obstore.store import from_url
 
 from ottla.tables.store import StoredObject, StoreFailure, StoreRefused
 
-#: The time limits of one request, and of one call with all requests that the library repeats for it.
+#: The time limits of one request, and of one call with all its repeated requests.
 REQUEST_S, CALL_S, RETRIES_MAX = 20, 60, 3
 
-#: The exception by which obstore refuses the name of an option. It is no Exception, and would end the process.
+#: obstore raises this for an unknown option. It is not derived from Exception, and would end the process.
 PANIC = "PanicException"
 
 
@@ -52,14 +52,14 @@ class ObjectStore:
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         with _failing(name):
-            obstore.put(self._store, name, data)  # in parts above 5 MiB, which are aborted if it fails
+            obstore.put(self._store, name, data)  # in parts above 5 MiB, which are aborted if the call fails
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         with _failing(name):
             try:
                 obstore.put(self._store, name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
-                # Perhaps by this very call: the library has tried again after an answer that was lost.
+                # Perhaps this very call has written it: the library repeats a request after a lost response.
                 return self.get(name) == data
         return True
 
@@ -97,7 +97,7 @@ class ObjectStore:
             return sorted(str(each).rstrip("/").rpartition("/")[2] for each in found["common_prefixes"])
 
     def sweep(self, before_ms: int) -> Iterator[str]:
-        """Yield nothing: an object is written whole, and a rule of the bucket ends uploads in parts that were left."""
+        """Yield nothing: an object is written as a whole, and a rule of the bucket removes the parts of aborted uploads."""
         return iter(())
 
     def delete(self, name: str) -> None:
@@ -119,5 +119,5 @@ def _failing(name: str) -> Iterator[None]:
 
 
 def _first_line(fault: Exception) -> str:
-    """Return what the library says, without its sources' insides."""
+    """Return the library's message, without its internal details."""
     return str(fault).partition("\n")[0]

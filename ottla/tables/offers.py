@@ -1,8 +1,9 @@
-"""Offers: the files that leaders of partitions have translated, and which of them the tables may take next. Pure.
+"""Offers: the files into which partition leaders have translated records, and the order in which tables may take them.
 
-A leader writes the committed records of [first, next) into one file, whose name says so, and after which position of the tables it
-comes: the file is the offer. Nothing else has to be sent or kept. Several leaders may offer the same offsets, an old one beside a new one,
-and one leader again after a restart; a file is taken only if it comes after exactly the position where the tables are.
+A leader writes the committed records of [first, next) into one file. The file's name has these offsets, and the position of the
+tables that it follows: the file is the offer. Nothing else has to be sent or stored. Several leaders may offer the same
+offsets, an old one and a new one, and a leader may offer them again after a restart. A file is taken only if it follows exactly
+the present position of the tables.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ from typing import NamedTuple
 
 from ottla.server.config.tables.topic_tables import DAY, HOUR, UNPARTITIONED
 
-#: Below these folders of a topic's place there is one folder for each partition. VACUUM and remove_orphan_files of Spark, run on the table of
-#: rows, delete what it does not name after some days, but for what begins with an underscore: the other table, and the decisions.
+#: Below these folders of a topic's place there is one folder for each partition. VACUUM and Spark's remove_orphan_files, run on
+#: the table of rows, delete after some days files that the table does not name, unless their names begin with an underscore:
+#: the other table, and the decisions.
 FOLDER, REJECTED_FOLDER = "data", "_rejected"
-#: The folder of the parts of partitioned offers.
+#: The folder for the parts of partitioned offers.
 PARTS_FOLDER = "parts"
-#: Rows; records without one (aborted, or rejected); offsets that the log has lost before they were translated.
+#: Kinds of files: rows; records without rows (aborted, or rejected); offsets that the log had lost before they were translated.
 PARQUET, NO_ROWS, LOST = "parquet", "none", "lost"
-#: Rows in one file, or the list of the files of each day or hour.
+#: Rows in one file, or a list of files for each day or hour.
 SUFFIX_OF = {UNPARTITIONED: PARQUET, DAY: DAY, HOUR: HOUR}
 
-#: The epoch of a position that no leader has reached yet: the start of a log.
+#: The epoch in the position before any leader has offered: the start of a log.
 NOT_BEGUN = -1
 
 
 class TablePosition(NamedTuple):
-    """Where the tables are in one partition: the next offset, and the epoch of the leader that translated the last file.
+    """The position of the tables in one partition: the next offset, and the epoch of the leader that translated the last file.
 
-    It only grows: by the epoch, and within one by the offset, as one leader never goes back. What is offered after a lower position
-    is never taken.
+    It only grows: by the epoch, and within an epoch by the offset, because a leader never goes back. An offer that follows a
+    lower position is never taken.
     """
 
     next: int
@@ -41,10 +43,11 @@ class TablePosition(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A file of one partition, which comes after exactly the position `after` of the tables.
+    """A file of one partition, which follows exactly the position `after` of the tables.
 
-    `first` is its offset, but for a leader whose log parts from the tables earlier, as after an unclean election: it goes on from there,
-    and the tables pass the same offset twice. That is why the position has the epoch, too.
+    `first` is usually the offset of that position. After an unclean election a leader's log may differ from the tables at an
+    earlier offset: then the leader continues from there, and the tables pass the same offsets twice. Therefore the position has
+    the epoch, too.
     """
 
     partition: int
@@ -53,7 +56,7 @@ class Offer(NamedTuple):
     next: int
     epoch: int
     rows: int
-    #: How many records did not fit the columns: they stand in a file of their own, written before this one.
+    #: The number of records that did not fit the columns. They are in another file, which was written before this one.
     rejected: int
     uid: str
     suffix: str
@@ -67,7 +70,7 @@ class Offer(NamedTuple):
         return f"{REJECTED_FOLDER}/{self.partition:05}/{self._stem}.{PARQUET}"
 
     def part_name(self, value: int) -> str:
-        """Return the name of the file with the rows of one day or hour, for which this number stands."""
+        """Return the name of the file with the rows of the day or hour with this number."""
         return f"{PARTS_FOLDER}/{self.partition:05}/{self._stem}_{value}.{PARQUET}"
 
     @property
@@ -89,12 +92,12 @@ def folder_of(partition: int) -> str:
 
 
 def names_after(partition: int, position: int) -> str:
-    """Return the name that all offers after this position, and later ones, come after in the order of names."""
+    """Return a name that sorts before the names of all offers after this position and later ones."""
     return f"{folder_of(partition)}/{position:020}"
 
 
 def offer_of(name: str) -> Offer | None:
-    """Return the offer of this name, or None for a file that is none: others may have put it there."""
+    """Return the offer with this name, or None for another file: anyone may have put it there."""
     folder, _, file = name.rpartition("/")
     stem, _, suffix = file.rpartition(".")
     *texts, uid = stem.split("_")
@@ -114,7 +117,7 @@ def offer_of(name: str) -> Offer | None:
 
 
 def offer_of_rejected(name: str) -> Offer | None:
-    """Return the offer whose rejected records are in the file of this name, or None."""
+    """Return the offer whose rejected records are in the file with this name, or None."""
     folder, _, file = name.rpartition("/")
     stem = f"{FOLDER}/{folder.rpartition('/')[2]}/{file.rpartition('.')[0]}"
     found = (offer_of(f"{stem}.{suffix}") for suffix in (PARQUET, NO_ROWS))
@@ -122,7 +125,7 @@ def offer_of_rejected(name: str) -> Offer | None:
 
 
 def offer_of_part(name: str) -> Offer | None:
-    """Return the offer one of whose parts is in the file of this name, or None."""
+    """Return the offer that has the file with this name as one of its parts, or None."""
     folder, _, file = name.rpartition("/")
     stem, _, value = file.removesuffix(f".{PARQUET}").rpartition("_")
     offer = offer_of(f"{FOLDER}/{folder.rpartition('/')[2]}/{stem}.{DAY}")
@@ -133,11 +136,11 @@ def offer_of_part(name: str) -> Offer | None:
 
 
 def chain(offers: Iterable[Offer], position: TablePosition) -> list[Offer]:
-    """Return the files that follow each other from the position on.
+    """Return consecutive files from the position on.
 
-    Of those that come after the same position the one of the newest leader is taken, and of one leader's the longest. The rows below a
-    last stable offset are the same for every leader of a lineage, so that an old leader's file is right, too; after an unclean election
-    only the newest one's are.
+    If several follow the same position, the one of the newest leader is taken, and of one leader's files the longest. The rows
+    below a last stable offset are the same for all leaders, so an old leader's file is right, too; after an unclean election
+    only the newest leader's files are right.
     """
     by_position: dict[TablePosition, list[Offer]] = {}
     for offer in offers:

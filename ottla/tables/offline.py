@@ -1,7 +1,8 @@
-"""The partitions of a topic in log directories, without asking a broker: what `ottla table export` translates.
+"""The partitions of a topic in log directories, read without a broker, for `ottla table export`.
 
-A broker may run on them. Nothing beyond the high watermark is read, which `replication-offset-checkpoint` has; brokers write it every five
-seconds and on a clean stop. The last stable offset is found by a walk over the headers of batches.
+A broker may run on the directories. Nothing beyond the high watermark is read. It comes from `replication-offset-checkpoint`,
+which brokers write every five seconds and at a clean stop. The last stable offset is found by a walk over the headers of
+batches.
 """
 
 from __future__ import annotations
@@ -34,14 +35,17 @@ class FoundPartition(NamedTuple):
 
 
 class FoundTopic(NamedTuple):
-    """A topic's partitions in some log directories, the replica with the highest watermark of each."""
+    """A topic's partitions in some log directories. For each the replica with the highest watermark is taken."""
 
     owner: Owner
     partitions: dict[int, FoundPartition]
 
 
 def find_topic(directories: Iterable[str], topic: str) -> FoundTopic:
-    """Find a topic. Raises Failure if there is none of this name, if there are two, or if a file beside its segments is damaged."""
+    """Find a topic.
+
+    Raises Failure if there is no topic of this name, if there are two, or if a file beside its segments is damaged.
+    """
     owners: set[Owner] = set()
     found: dict[int, FoundPartition] = {}
     try:
@@ -93,7 +97,7 @@ def _replicas(directory: Path, topic: str) -> Iterator[tuple[Owner, FoundPartiti
 
 
 def _last_stable(files: SegmentFiles, start: int, end: int) -> int:
-    """Return the first offset of a transaction that has not ended below `end`, or `end`."""
+    """Return the first offset of a transaction that is open at `end`, or `end`."""
     opened: dict[int, int] = {}
     for batch in files.batches(BatchFilter("", start, end, with_control=True)):
         if not batch.is_transactional:
@@ -107,6 +111,6 @@ def _last_stable(files: SegmentFiles, start: int, end: int) -> int:
 
 
 def _cluster_id(file: Path) -> str:
-    """Return cluster.id, which directories of a Kafka with ZooKeeper have as well; nothing where a file has none."""
+    """Return cluster.id, which directories from Kafka with ZooKeeper have as well; nothing if a file has none."""
     rows = (line.partition("=") for line in (file.read_text().splitlines() if file.exists() else ()))
     return next((value.strip() for key, _, value in rows if key.strip() == "cluster.id"), "")

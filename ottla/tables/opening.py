@@ -1,6 +1,7 @@
-"""Opens what a topic's settings name: the store, the tables in their catalog, and the decisions about them.
+"""Opens what a topic's settings describe: the store, the tables in their catalog, and the decisions about them.
 
-The libraries of a format are imported only where a table of it is opened: pyiceberg costs 1.7 s of processor and 130 MB.
+The libraries of a format are imported only if a table of that format is opened: pyiceberg takes 1.7 s of processor time and 130
+MB.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ class OpenTables(NamedTuple):
     layout: RowLayout
     committer: Committer
     tables: tuple[MaintainedTable, MaintainedTable]
-    #: The partitioning that they have, or will have when they are made.
+    #: The partitioning that the tables have, or will have when they are created.
     partition: str
 
     def is_partitioned_as(self, last: TableDecision | None) -> bool:
-        """Return whether they are still partitioned as it was thought when they were opened: another committer may have made them."""
+        """Return whether the partitioning is still the one assumed at opening: another committer may have created the tables."""
         return last is None or last.partition == self.partition
 
     def maintenance(self, policy: MaintenancePolicy) -> Maintenance:
         return Maintenance(self.store, self.log, self.tables, policy)
 
 
-#: The modules by what a topic's settings name. They import the libraries of that format, catalog or form.
+#: The modules, by words in a topic's settings. They import the libraries of that format, catalog or form.
 MODULES: dict[str, tuple[str, ...]] = {
     PARQUET: ("ottla.tables.parquet",),
     DELTA: ("ottla.tables.delta",),
@@ -80,7 +81,10 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 
 def import_libraries(settings: TableSettings) -> None:
-    """Import what `open_tables` of these settings will. A catalog that is no address of HTTP or `files` is a database."""
+    """Import everything that `open_tables` will need for these settings.
+
+    A catalog that is neither `files` nor an HTTP address is a database.
+    """
     scheme = settings.catalog.partition(":")[0] if settings.format == ICEBERG else FILES
     for name in (settings.format, settings.key, settings.value, scheme):
         for module in MODULES.get(name, ("pyiceberg.catalog.sql",) if name == scheme != FILES else ()):
@@ -93,9 +97,8 @@ def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
     """Open the tables of a topic, with the columns of the latest schemas.
 
     Raises:
-        StoreRefused, StoreFailure, TableRefused: they cannot be opened.
-        RegistryWaits, ColumnsError: the registry cannot be asked; the JSON Schema is of no use.
-        OSError, ValueError: the file of the registry's login cannot be read.
+        StoreRefused, StoreFailure, TableRefused: the tables cannot be opened. RegistryWaits, ColumnsError: the registry cannot
+        be reached; the JSON Schema cannot be used. OSError, ValueError: the file of the registry's login cannot be read.
     """
     if owner.topic.endswith(REJECTED_SUFFIX):
         raise TableRefused(
@@ -156,7 +159,7 @@ def _table(
 
 
 def _catalog(settings: TableSettings) -> Catalog:
-    """Open a catalog. Raises StoreRefused for credentials that are wrong, StoreFailure for one that does not answer."""
+    """Open a catalog. Raises StoreRefused if the credentials are wrong, StoreFailure if it does not answer."""
     given = settings.options | iceberg_options(settings.options)
     scheme = settings.catalog.partition(":")[0]
     if scheme == FILES:
@@ -178,7 +181,7 @@ def _catalog(settings: TableSettings) -> Catalog:
 def _rest_catalog(given: dict[str, str]) -> Catalog:
     from pyiceberg.catalog.rest import RestCatalog
 
-    if "credential" in given:  # where catalogs of the first specification have it; others are named by the option
+    if "credential" in given:  # the path in catalogs of the first specification; for others the option names it
         given = {"oauth2-server-uri": f"{given['uri'].rstrip('/')}/v1/oauth/tokens"} | given
     return RestCatalog(NAMESPACE, **given)
 

@@ -1,8 +1,9 @@
 """A topic's table as a folder of Parquet files, for readers that know no table format: `rows/*.parquet`.
 
-A file that a leader offers is not committed yet, so that it lies elsewhere. A commit gives it a second name in the folder of rows, then writes the
-number of the decision unless it is there. The names follow from the offers, so that doing it again, or twice at once, changes nothing; a
-reader may see some files of a commit before the others, which the formats with a log prevent.
+A file that a leader offers is not committed yet, so it is in another folder. A commit gives it a second name in the folder of
+rows, and then writes the number of the decision, unless it exists. The names follow from the offers, so repeating a commit, or
+doing it twice at once, changes nothing. A reader may see some files of a commit before the others; formats with a log prevent
+that.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ ROWS, NUMBERS = "rows", FOLDER_OF[PARQUET]
 
 
 class ParquetFiles:
-    """One folder of files."""
+    """The files of one table in a folder."""
 
     def __init__(self, store: Store, owner: Owner, folder: str = ROWS, partition: str = UNPARTITIONED) -> None:
-        """One that is partitioned has folders kafka_day=2026-11-29, as Hive's tables have."""
+        """A partitioned table has folders kafka_day=2026-11-29, as Hive's tables do."""
         self._partition = partition
         self._store = store
         self._owner = json.dumps(list(owner))
@@ -59,13 +60,13 @@ class ParquetFiles:
         for file in commit.files:
             folder, _, name = file.name.rpartition("/")
             part = ""
-            if file.part is not None:  # names that begin with an underscore are hidden from readers of folders
+            if file.part is not None:  # readers of folders ignore names that begin with an underscore
                 part = f"{column_of(self._partition).name.lstrip('_')}={text_of(self._partition, file.part)}/"
             self._store.copy(file.name, f"{self._folder}/{part}{folder.rpartition('/')[2]}-{name}")
         if not self._store.put_if_absent(f"{self._numbers}/{commit.sequence:012}", b""):
             raise CommitConflict(f"commit {commit.sequence} is published already")
 
-    # Its files are not merged: readers would see rows twice, or not at all, between two of the changes that it takes.
+    # The files are not merged: it takes two changes, and between them readers would see rows twice, or not at all.
 
     def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
         return 0
@@ -74,23 +75,23 @@ class ParquetFiles:
         return 0
 
     def touch(self, state: TableState) -> None:
-        """Do nothing: only versions need it."""
+        """Do nothing: only tables with versions need it."""
 
     def own_files(self) -> Iterator[StoredObject]:
         return iter(())
 
     def size(self, state: TableState) -> tuple[int, int]:
         names = [each.name.rpartition("/")[2] for each in self._store.list(self._folder)]
-        found = {_offer_of(name) for name in names}  # one of several parts is there for each
+        found = {_offer_of(name) for name in names}  # if one of several parts exists, so do all
         if self._folder == ROWS:
             return sum(offer.rows for offer in found if offer is not None), len(names)
         return sum(offer.rejected for offer in found if offer is not None), len(names)
 
     def drop(self) -> None:
-        """Its files are all there is of it."""
+        """Do nothing: without its files there is no table."""
 
     def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
-        """Return all: a committed file has a second name in the folder of rows."""
+        """Return all names: a committed file has a second name in the folder of rows."""
         return names
 
 

@@ -1,4 +1,4 @@
-"""The records of a partition's own segment files as Parquet, for the translator of its leader."""
+"""The records in a partition's own segment files become Parquet files, for the translator of its leader."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from ottla.tables.partitioning import PARTS_MAX, FilePart, length_us, listed
 from ottla.tables.table import Owner
 from ottla.tables.translating import Translated, TranslatedPart
 
-#: A file ends after so many bytes of columns. What is translated is in memory until it is in the store: no file lies on the log's disk.
+#: A file ends after this many bytes of columns. A translated file is in memory until it is in the store: nothing is written to
+#: the log's disk.
 FILE_BYTES_MAX = 64 * 1024 * 1024
 COMPRESSION, LEVEL = "zstd", 1
-#: Offsets and times grow by little from row to row.
+#: Offsets and times grow only little from row to row.
 DELTAS = {f"{KAFKA}.offset": "DELTA_BINARY_PACKED", f"{KAFKA}.timestamp": "DELTA_BINARY_PACKED"}
 
 
 class SegmentsGone(Exception):
-    """Retention has deleted what was to be translated. The node knows the new start of its log."""
+    """Retention has deleted segments that were to be translated. The node knows the new log start offset."""
 
 
 class SegmentSource:
@@ -44,7 +45,7 @@ class SegmentSource:
         *,
         keeps_rejected: bool = True,
     ) -> None:
-        """Take by what the table is partitioned. Rejected records are counted alone unless they are to be kept."""
+        """Take the table's partitioning. Unless rejected records are kept, they are only counted."""
         self._parted = parted
         self._folder = Path(folder)
         self._keeps_rejected = keeps_rejected
@@ -53,12 +54,11 @@ class SegmentSource:
         self._layout = layout
 
     def translate(self, first: int, end: int) -> Translated:
-        """Translate as `FileSource` has it.
+        """Translate as described at `FileSource`.
 
         Raises:
-            SegmentsGone: see there.
-            SchemaMoved: the first records are of a newer schema, and need another layout.
-            RegistryWaits: the schema registry cannot be asked.
+            SegmentsGone: see there. SchemaMoved: the first records have a newer schema, and need another layout. RegistryWaits:
+            the schema registry cannot be reached.
             ColumnsError: records are damaged.
         """
         rows, rejected = PartedBuffers(self._layout.schema, self._parted), ParquetBuffer(self._layout.rejected_schema)
@@ -72,7 +72,7 @@ class SegmentSource:
             except SchemaMoved:
                 if next_ == first:
                     raise
-                break  # the file has the columns of the former schema
+                break  # the file keeps the columns of the former schema
             next_ = records.column("offset")[room - 1].as_py() + 1
             rows.add(good)
             if self._keeps_rejected:
@@ -126,7 +126,7 @@ class ParquetBuffer:
         self.column_bytes += rows.nbytes
 
     def finish(self, footer: dict[str, str]) -> bytes:
-        """Return the file with these keys in its footer, or no bytes without rows."""
+        """Return the file with these keys in its footer, or no bytes if it has no rows."""
         if self._writer is None:
             return b""
         self._writer.add_key_value_metadata(footer)
@@ -136,12 +136,12 @@ class ParquetBuffer:
 
 
 class PartedBuffers:
-    """The file of an offer, or a file for each day or hour of its rows."""
+    """The file of an offer, or one file for each day or hour of its rows."""
 
     def __init__(self, schema: pa.Schema, parted: str) -> None:
         self._schema = schema
         self._length_us = 0 if parted == UNPARTITIONED else length_us(parted)
-        #: The buffers by the number of the day or hour; of a table that is not partitioned by 0.
+        #: The buffers, by the number of the day or hour. A table that is not partitioned has the number 0.
         self._buffers: dict[int, ParquetBuffer] = {}
 
     @property
@@ -153,7 +153,7 @@ class PartedBuffers:
         return sum(each.column_bytes for each in self._buffers.values())
 
     def room_for(self, records: pa.RecordBatch) -> int:
-        """Return how many of the records, from the first on, have no day or hour that would be one too many."""
+        """Return the number of records at the beginning that do not need too many days or hours."""
         if not self._length_us:
             return len(records)
         values, places = np.unique(self._values(records.column("timestamp")), return_index=True)
@@ -172,7 +172,7 @@ class PartedBuffers:
             self._buffer(value).add(rows.filter(pa.array(values == value)))
 
     def finish(self, footer: dict[str, str]) -> tuple[bytes, tuple[TranslatedPart, ...]]:
-        """Return the bytes of the offer, and the files that they list."""
+        """Return the bytes of the offer, and the files in its list."""
         if not self._length_us:
             return self._buffer(0).finish(footer), ()
         made = [(each, TranslatedPart(value, each.finish(footer))) for value, each in sorted(self._buffers.items())]
@@ -189,7 +189,7 @@ class PartedBuffers:
 
 
 def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
-    """Return a writer of a table's files."""
+    """Return a Parquet writer for a table's files."""
     return pq.ParquetWriter(
         sink,
         schema,
@@ -201,7 +201,7 @@ def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """Return the paths of the columns as Parquet has them."""
+    """Return the paths of the columns in Parquet's form."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     made = pq.ParquetFile(sink.getvalue()).schema

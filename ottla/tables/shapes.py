@@ -1,8 +1,8 @@
 """Keys and values as columns by their schemas: `ottla.table.value` and `.key` = registry or json.
 
-The reader's schema is the latest one of the subject when a file begins. When a value's schema is one that this shape has not seen, and the
-subject has a newer version, the file ends before it: `SchemaMoved`. So the columns of a file are those of one version, and no field of a
-newer one is lost.
+The reader's schema is the subject's latest one when a file begins. If a value has a schema that this shape has not seen, and
+the subject has a newer version, the file ends before that value: `SchemaMoved`. So a file has the columns of one version, and
+no field of a newer version is lost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ottla.columns.wire import MISSING, RegistryWaits, Writers, context_of, sche
 from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, RegistryClient, RegistryFailed, Schema
 from ottla.tables.layout import KAFKA, DecodedColumns, SchemaMoved
 
-#: A longer value is rejected. Its columns would have to lie in memory many times over.
+#: A longer value is rejected, because its columns would be in memory several times.
 VALUE_BYTES_MAX = 32 * 1024 * 1024
-#: A schema with more columns, nested ones included, is refused.
+#: A schema with more columns, nested ones included, is rejected.
 COLUMNS_MAX = 1_000
 
 
@@ -38,14 +38,14 @@ class TypedColumn(Protocol):
 
 
 class TypedShape:
-    """The fields of a record as columns of their own, or one column if values are no records or `is_flat` is false."""
+    """The fields of a record as separate columns; or one column if values are no records or `is_flat` is false."""
 
     def __init__(self, name: str, column: TypedColumn, *, is_flat: bool) -> None:
         """Take the column of the values. Raises ColumnsError if no table can have it."""
         self._column = column
         kind = column.kind
         self._is_flat = is_flat and pa.types.is_struct(kind)
-        #: What says nothing is left out: fields of type null, and records without fields.
+        #: Columns without information are left out: fields of type null, and records without fields.
         fields = [*kind] if self._is_flat else [pa.field(name, kind)]
         self._kept = [place for place, field in enumerate(fields) if not _is_void(field.type)]
         self.fields = [fields[place].with_nullable(True) for place in self._kept]
@@ -61,7 +61,7 @@ class TypedShape:
 
 
 class RefusingShape:
-    """In place of columns that cannot be made: each value is rejected, with the same reason."""
+    """It replaces columns that cannot be made: each value is rejected, with the same reason."""
 
     def __init__(self, why: str) -> None:
         self.fields: list[pa.Field] = []
@@ -73,22 +73,26 @@ class RefusingShape:
 
 
 class RegistryShape:
-    """Keys or values of which each names the schema that it was written with."""
+    """Keys or values each of which names the schema that it was written with."""
 
     def __init__(
         self, name: str, client: RegistryClient, subject: str, *, is_flat: bool = True, has_ids: bool = True
     ) -> None:
-        """Ask for the latest schema of the subject. A value's fields are columns of their own if `is_flat`.
+        """Read the subject's latest schema.
+
+        With `is_flat` a value's fields become separate columns. Values without ids (`has_ids`) are plain JSON, by the subject's
+        JSON Schema.
 
         Values without ids (`has_ids`) are plain JSON, by the subject's JSON Schema.
 
         Raises:
-            RegistryWaits: the registry cannot be asked, or has no schema for a key, whose column's type would have to change later.
+            RegistryWaits: the registry cannot be reached, or has no schema for a key: then the type of its column would have to
+            change later.
         """
         self._client = client
         self._subject = subject
         self._has_ids = has_ids
-        #: The id of the reader's schema; None without one.
+        #: The id of the reader's schema, or None.
         self.schema_id: int | None = None
         self._seen: set[int] = set()
         try:
@@ -111,7 +115,7 @@ class RegistryShape:
         return self._inner.fields
 
     def columns(self, raw: pa.Array) -> DecodedColumns:
-        """Return the values as columns. Raises SchemaMoved, before any of them is decoded; RegistryWaits."""
+        """Return the values as columns. Raises SchemaMoved, before it decodes any of them; RegistryWaits."""
         new = schema_ids(raw) - self._seen if self._has_ids else set()
         if new and self._latest() != self.schema_id:
             raise SchemaMoved(f"{self._subject} has a newer schema")
@@ -150,12 +154,12 @@ class RegistryShape:
 
 
 def json_shape(name: str, schema: str, *, is_flat: bool = True) -> TypedShape:
-    """Return the shape of JSON of a given JSON Schema. Raises ColumnsError for one that no table has."""
+    """Return the shape of JSON values with a given JSON Schema. Raises ColumnsError for one that no table can have."""
     return TypedShape(name, JsonColumn(schema), is_flat=is_flat)
 
 
 def refusal_of(fields: list[pa.Field]) -> str:
-    """Return why no table has these columns; empty if it has."""
+    """Return the reason why no table can have these columns; it is empty if a table can."""
     names: dict[str, str] = {}
     for field in fields:
         if field.name == KAFKA:
@@ -165,7 +169,7 @@ def refusal_of(fields: list[pa.Field]) -> str:
     if len(names) < len(fields):
         return "two fields have the same name"
     waiting = [(field.name, field.type) for field in fields]
-    for count, (path, kind) in enumerate(waiting, 1):  # it grows meanwhile
+    for count, (path, kind) in enumerate(waiting, 1):  # it grows in the loop
         if count > COLUMNS_MAX:
             return f"the schema has more than {COLUMNS_MAX} columns"
         if not path.rpartition(".")[2].strip():
@@ -195,7 +199,7 @@ def _is_json(schema: Schema) -> bool:
 
 
 def _without_long(raw: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Return the values with null in place of those that are too long, and the reasons of these."""
+    """Return the values with null in place of too long ones, and the reasons for these."""
     if raw.nbytes <= VALUE_BYTES_MAX:
         return raw, {}
     lengths = [0 if each is None else each for each in pc.binary_length(raw).to_pylist()]

@@ -1,7 +1,8 @@
-"""SQL over the tables of a location, by DuckDB, of which no extension is needed.
+"""SQL over the tables of a location, by DuckDB. It needs no extension of DuckDB.
 
-The libraries of the formats say which files a table has, and pyarrow reads them: DuckDB itself opens no file, no address and no extension,
-so that a statement reaches the tables of the location and nothing else of the machine. Its database is in memory, and ends with the command.
+The libraries of the formats list a table's files, and pyarrow reads them. DuckDB itself opens no file, no address and no
+extension, so a statement can read the tables of the location and nothing else. Its database is in memory, and ends with the
+command.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from ottla.tables.store import StoreFailure
 from ottla.tables.table import NAMESPACE, TableRefused
 from ottla.tables.table_location import TableLocation, TablePlace, delta_options, iceberg_options
 
-#: Rows of one batch.
+#: The rows of one batch.
 BATCH_ROWS = 1_000
-#: DuckDB opens nothing by itself, Python's variables are no tables, and no statement changes that.
+#: DuckDB opens nothing by itself, Python's variables are not tables, and no statement can change these settings.
 CLOSED = ("enable_external_access = false", "python_enable_replacements = false", "lock_configuration = true")
 
 
 class SqlFailed(Exception):
-    """DuckDB does not take a statement, or cannot finish it."""
+    """DuckDB rejects a statement, or cannot finish it."""
 
 
 class SqlResult(NamedTuple):
-    """The columns of a result, each with a name of its own, and its rows."""
+    """The columns of a result, each with a different name, and its rows."""
 
     columns: list[str]
     rows: Iterator[tuple[Any, ...]]
@@ -53,15 +54,14 @@ class TableDatabase:
         """Run one statement or several; the result is the last one's.
 
         Raises:
-            SqlFailed: DuckDB does not take it.
-            TableRefused: a table that it names cannot be read here.
+            SqlFailed: DuckDB rejects it. TableRefused: a table in it cannot be read here.
             StoreFailure: the store does not answer.
         """
         try:
             for name, place in self._named(statement).items():
                 self._database.register(name, self._dataset(place))
             done = self._database.execute(statement)
-            if done is None:  # DuckDB's answer to a comment, or to nothing
+            if done is None:  # DuckDB's result for a comment, or for nothing
                 raise SqlFailed("there is no statement in it")
             if done.description is None:
                 return SqlResult([], iter(()))
@@ -71,10 +71,10 @@ class TableDatabase:
         return SqlResult(_own_names(batches.schema.names), _rows(batches))
 
     def _named(self, statement: str) -> dict[str, TablePlace]:
-        """Return the tables that a statement names, by the names that it has for them. Upper and lower case are one, as in SQL."""
+        """Return the tables in a statement, by the names that it uses for them. As in SQL, case does not matter."""
         try:
             names = self._database.get_table_names(statement)
-        except duckdb.Error:  # several statements, or one that DuckDB makes several of
+        except duckdb.Error:  # several statements, or one that DuckDB splits into several
             names = {name for name in self._names() if name.casefold() in statement.casefold()}
         by_folded: dict[str, list[str]] = {}
         for name in self._names() if names else ():
@@ -93,7 +93,7 @@ class TableDatabase:
         return [place.name for topic in self._location.topics() for place in self._location.places(topic)]
 
     def _dataset(self, place: TablePlace) -> Any:
-        """Return the files of a table as what DuckDB scans, with the filters and columns of the statement alone."""
+        """Return the files of a table in a form that DuckDB can scan, with only the statement's filters and columns."""
         if place.format == DELTA:
             return self._delta(place)
         return self._iceberg(place) if place.format == ICEBERG else self._parquet(place)
@@ -150,7 +150,7 @@ def _rows(batches: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _own_names(names: list[str]) -> list[str]:
-    """Return names of which each is there once: a row has fields by them."""
+    """Return names without repetitions, because a row has its fields by name."""
     found: dict[str, None] = {}
     for name in names:
         number, own = 0, name

@@ -1,6 +1,7 @@
-"""The state of a topic's tables, and their end: `ottla table status`, `maintain` and `rebuild`, which need no log of the topic.
+"""The state of a topic's tables, and their end: `ottla table status`, `maintain` and `rebuild`, which do not need the topic's
+log.
 
-Whose a table is, its own decisions say.
+The decisions say which topic a table belongs to.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ottla.tables.store import Store
 from ottla.tables.table import NAMESPACE, Owner, TableRefused
 from ottla.tables.table_location import FOLDER_OF, MERGED, PARQUET_REJECTED, is_name, open_store
 
-#: What is below a topic's place, of all formats. The decisions are deleted last: a rebuild that was killed can be run again.
+#: The folders below a topic's place, of all formats. The decisions are deleted last, so that a killed rebuild can be run again.
 FOLDERS = (
     *FOLDER_OF.values(),
     MERGED,
@@ -47,7 +48,7 @@ class TableStatus(NamedTuple):
 
 
 def open_existing(settings: TableSettings, topic: str) -> tuple[Owner, OpenTables]:
-    """Open the tables of a topic by what is there; a format that is not named is found.
+    """Open the existing tables of a topic. If no format is given, it is found.
 
     Raises:
         TableRefused: nothing is there.
@@ -63,7 +64,7 @@ def open_existing(settings: TableSettings, topic: str) -> tuple[Owner, OpenTable
 
 
 def status(owner: Owner, opened: OpenTables) -> TableStatus:
-    """Look at the tables. Raises TableRefused, StoreFailure, CommitUnknown."""
+    """Read the state of the tables. Raises TableRefused, StoreFailure, CommitUnknown."""
     last = opened.log.last()
     assert last is not None, "its owner is known by it"
     table, rejected = opened.tables
@@ -86,7 +87,7 @@ def status(owner: Owner, opened: OpenTables) -> TableStatus:
 
 
 def drop(opened: OpenTables) -> None:
-    """Delete the tables, their files and what was decided about them. Nothing may write them meanwhile. Raises as `status`."""
+    """Delete the tables, their files and the decisions about them. Nothing may write them meanwhile. Raises as `status`."""
     own = [each.name for table in opened.tables for each in table.own_files()]
     for table in opened.tables:
         table.drop()

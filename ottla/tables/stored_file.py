@@ -1,4 +1,4 @@
-"""An object of a store as a file that can be read from any place, for libraries that read a Parquet file's footer."""
+"""An object of a store as a file with random access, for libraries that read a Parquet file's footer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.tables.table import AddedFile, TableRefused
 
 
 class StoredFile(io.RawIOBase):
-    """Reads one object by ranges."""
+    """Reads one object in ranges."""
 
     def __init__(self, store: Store, name: str, size: int) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class StoredFile(io.RawIOBase):
 
 
 def schema_of(store: Store, files: tuple[AddedFile, ...]) -> pa.Schema | None:
-    """Return the columns that all files have together; None without files.
+    """Return the columns of all files together; None without files.
 
     Raises:
-        TableRefused: a column of one cannot become that of another. The registry has let a schema through that no table follows.
+        TableRefused: the columns of two files do not fit. The registry has accepted a schema that a table cannot follow.
     """
     found: pa.Schema | None = None
     for file in files:

@@ -1,7 +1,8 @@
-"""A table, whatever its format: the number of the last decision that it has, and one commit that adds the next one.
+"""A table of any format: the number of its last decision, and a commit that adds the next decision.
 
-The rule of all formats: files and number become part of the table together or not at all, and only if the table is what it was when it
-was loaded. A library's own retry would add a late writer's files behind a newer one's, and rows would be there twice.
+All formats follow one rule: files and number become part of the table together or not at all, and only if the table has not
+changed since it was loaded. A library's own retry would add a late writer's files after those of a newer one, and rows would
+occur twice.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The namespace of all tables, which is a folder.
+#: The namespace of all tables. It is a folder.
 NAMESPACE = "ottla"
 
 
 class CommitConflict(Exception):
-    """Another writer has changed the table since it was loaded. Nothing of the commit has happened."""
+    """Another writer has changed the table since it was loaded. The commit has had no effect."""
 
 
 class CommitUnknown(Exception):
-    """The answer was lost: the commit has happened or not. Only the table itself can say."""
+    """The response was lost: the commit may have happened or not. Only the table itself shows that."""
 
 
 class TableRefused(Exception):
-    """The table is another topic's, was dropped, or cannot be read: work on it stops until a person has looked at it."""
+    """The table belongs to another topic, was dropped, or cannot be read: work on it stops until a person has checked it."""
 
 
 class Owner(NamedTuple):
-    """Whose rows a table has. Another topic of this name, and a fork's, are others."""
+    """The owner of a table's rows. Another topic with the same name, and a fork's topic, are other owners."""
 
     cluster_id: str
     topic_id: str
@@ -42,10 +43,10 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table as it was loaded. `version` is what a commit is conditional on, and means something to its format only."""
+    """A table as it was loaded. A commit is conditional on `version`, whose meaning depends on the format."""
 
     version: Any
-    #: The number of the last decision that it has.
+    #: The number of its last decision.
     sequence: int
 
 
@@ -59,28 +60,28 @@ class AddedFile(NamedTuple):
 
 
 class TableCommit(NamedTuple):
-    """One commit of a table, for one decision. `summary` is for people: the positions as text."""
+    """One commit of a table, for one decision. `summary` is for people: it has the positions as text."""
 
     sequence: int
     files: tuple[AddedFile, ...]
     summary: str
-    #: The columns of the files, or None without files. The table adds those that it lacks, with the files or before them.
+    #: The columns of the files, or None without files. The table adds the columns that it lacks, with the files or before them.
     schema: pa.Schema | None = None
 
 
 class Table(Protocol):
-    """A table of one topic, of one format, in one catalog."""
+    """A table of one topic in one format and one catalog."""
 
     def load(self) -> TableState | None:
-        """Return its state, or None if it is not there.
+        """Return its state, or None if it does not exist.
 
         Raises:
-            TableRefused: it is there, and not ours.
-            CommitUnknown, StoreFailure: catalog or store has not answered.
+            TableRefused: it exists, but belongs to something else. CommitUnknown, StoreFailure: catalog or store has not
+            answered.
         """
 
     def create(self, sequence: int) -> None:
-        """Make it, unless it is there, as one that has all decisions up to this number. Raises as `load`."""
+        """Create it, unless it exists, as a table that has all decisions up to this number. Raises as `load`."""
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
         """Add the files and the number, or nothing. Raises CommitConflict, CommitUnknown, TableRefused, StoreFailure."""

@@ -1,8 +1,9 @@
-"""The tables of a location as they lie in a store: which topics have one, in which format, the newest metadata and decision of each.
+"""The tables of a location, read from the store: the topics that have one, the format, and the newest metadata and decision of
+each.
 
-Listings and JSON alone, without a library of a format: a catalog that serves hundreds of tables, and a page that shows them, look often.
-Who may write to the store may have put anything there: names that no topic has are passed over, and each
-object is read up to a bound.
+It needs only listings and JSON, and no library of a format, because a catalog with hundreds of tables, and a page that shows
+them, read often. Anyone with write access to the store may have put anything there: names that no topic can have are skipped,
+and each object is read only up to a bound.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ from ottla.tables.offers import REJECTED_FOLDER
 from ottla.tables.store import Store, StoreFailure, StoreRefused
 from ottla.tables.table import NAMESPACE
 
-#: As many topics are looked at, in the order of their names.
+#: At most this many topics are read, in the order of their names.
 TOPICS_MAX = 10_000
-#: Metadata of a table that is longer is not read: pyiceberg's has about 1 KB for each snapshot.
+#: Longer metadata of a table is not read: pyiceberg's has about 1 KB for each snapshot.
 METADATA_BYTES_MAX = 64 * 1024 * 1024
-#: A decision has a name of about 150 bytes for each file.
+#: A longer decision is not read: it has about 150 bytes for the name of each file.
 DECISION_BYTES_MAX = 16 * 1024 * 1024
-#: The folder that only this format has.
+#: A folder that only this format has.
 METADATA = "metadata"
 HINT = f"{METADATA}/version-hint.text"
 FOLDER_OF = {ICEBERG: METADATA, DELTA: "_delta_log", PARQUET: "published"}
-#: Iceberg's merged files. Below it there is one folder for each partition, as for offers, and no listing of offers passes it.
+#: Iceberg's merged files. Below it there is one folder for each partition, as for offers, but listings of offers do not include
+#: it.
 MERGED = "merged"
-#: The folder of Parquet's rejected records, in that of the topic.
+#: The folder of Parquet's rejected records, inside the topic's folder.
 PARQUET_REJECTED = "rejected_rows"
-#: obstore's names of the options of S3, and pyiceberg's.
+#: obstore's names of S3 options, and pyiceberg's.
 ICEBERG_OPTIONS = {
     "endpoint": "s3.endpoint",
     "access_key_id": "s3.access-key-id",
@@ -47,7 +49,7 @@ _NAME = re.compile(rf"(?!\.{{1,2}}$)[a-zA-Z0-9._-]{{1,249}}(?:{REJECTED_SUFFIX})
 
 
 class StoredMetadata(NamedTuple):
-    """Iceberg's metadata of a table as it is in the store: its version, its address, and what it says."""
+    """Iceberg's metadata of a table in the store: its version, its address, and its contents."""
 
     version: int
     url: str
@@ -55,7 +57,7 @@ class StoredMetadata(NamedTuple):
 
 
 class LastDecision(NamedTuple):
-    """The newest decision about a topic's tables: its object's time, and what it says."""
+    """The newest decision about a topic's tables: the time of its object, and its contents."""
 
     sequence: int
     modified_ms: int
@@ -63,7 +65,7 @@ class LastDecision(NamedTuple):
 
 
 class TablePlace(NamedTuple):
-    """A table as it lies in a store: its name, the topic whose rows it has or rejects, its format, and its folder."""
+    """A table in a store: its name, the topic whose rows or rejected records it has, its format, and its folder."""
 
     name: str
     topic: str
@@ -83,7 +85,9 @@ class TableLocation:
         return list(islice(filter(_NAME.fullmatch, self.store.folders(NAMESPACE)), TOPICS_MAX))
 
     def places(self, topic: str) -> list[TablePlace]:
-        """Return the tables in the folder of a topic: usually one, and that of rejected records in formats that have it inside."""
+        """Return the tables in the folder of a topic: usually one, and the table of rejected records if the format has it
+        there.
+        """
         folder = place_of(topic)
         inside = set(self.store.folders(folder)) if _NAME.fullmatch(topic) else set[str]()
         owner = topic.removesuffix(REJECTED_SUFFIX)
@@ -96,25 +100,25 @@ class TableLocation:
         return found
 
     def place(self, name: str) -> TablePlace | None:
-        """Return a table by its name; None if there is none."""
+        """Return a table by its name, or None if there is none."""
         around = dict.fromkeys((name, name.removesuffix(REJECTED_SUFFIX)))
         return next((found for each in around for found in self.places(each) if found.name == name), None)
 
     def iceberg_tables(self) -> list[str]:
         """Return the names of Iceberg's tables."""
         topics = self.topics()
-        # A listing for each topic is made once: a table stays what it is while its folder is there.
+        # The folder of each topic is listed once: a table does not change its format as long as its folder exists.
         self._iceberg.intersection_update(topics)
         unknown = [name for name in topics if name not in self._iceberg]
         self._iceberg.update(name for name in unknown if any(each.format == ICEBERG for each in self.places(name)))
         return sorted(self._iceberg)
 
     def metadata_version(self, table: str) -> int | None:
-        """Return the newest version of an Iceberg table's metadata; None if there is no such table."""
+        """Return the newest version of an Iceberg table's metadata, or None if there is no such table."""
         return newest_version(self.store, place_of(table)) if _NAME.fullmatch(table) else None
 
     def metadata(self, table: str, version: int | None = None) -> StoredMetadata | None:
-        """Return the metadata of an Iceberg table, the newest if no version is named; None if there is no such table."""
+        """Return the metadata of an Iceberg table, by default of the newest version; None if there is no such table."""
         version = self.metadata_version(table) if version is None else version
         if version is None:
             return None
@@ -123,7 +127,7 @@ class TableLocation:
         return None if body is None else StoredMetadata(version, f"{self.store.url}/{name}", body)
 
     def last_decision(self, topic: str) -> LastDecision | None:
-        """Return the newest decision about a topic's tables, None if there is none yet."""
+        """Return the newest decision about a topic's tables, or None."""
         newest = newest_of(self.store.list(f"{place_of(topic)}/{DECISIONS}"))
         if newest is None:
             return None
@@ -132,7 +136,7 @@ class TableLocation:
         return None if body is None else LastDecision(sequence, found.modified_ms, body)
 
     def _object(self, name: str, bytes_max: int) -> dict[str, Any] | None:
-        """Return an object of JSON, None if it is not there. Raises StoreFailure, also for what is none or is too long."""
+        """Return the JSON in an object, or None if it does not exist. Raises StoreFailure, also if it is no JSON or too long."""
         size = self.store.size(name)
         if size is None:
             return None
@@ -148,11 +152,11 @@ class TableLocation:
 
 
 def open_store(location: str, options: dict[str, str]) -> Store:
-    """Return the store of an address. Raises StoreRefused for one that is wrong."""
+    """Return the store at an address. Raises StoreRefused for a wrong address."""
     scheme, separator, path = location.partition("://")
     if wrong := next(
         (each for each in "?#%" if each in location), None
-    ):  # a `%20` is a blank for delta-rs, also of a path
+    ):  # delta-rs takes `%20` as a blank, also in a path
         raise StoreRefused(
             f"{location}: tables cannot lie where {wrong!r} is in the name, which their readers take apart"
         )
@@ -166,38 +170,39 @@ def open_store(location: str, options: dict[str, str]) -> Store:
 
 
 def iceberg_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a store by the names that Iceberg's clients have for them."""
+    """Return the options of a store under the names that Iceberg's clients use."""
     return {ICEBERG_OPTIONS[name]: value for name, value in options.items() if name in ICEBERG_OPTIONS}
 
 
 def delta_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a store by the names that delta-rs has for them."""
+    """Return the options of a store under the names that delta-rs uses."""
     return {f"aws_{name}" if name in ICEBERG_OPTIONS else name: value for name, value in options.items()} | (
         {"aws_allow_http": "true"} if options.get("endpoint", "").startswith("http://") else {}
     )
 
 
 def metadata_file(place: str, version: int) -> str:
-    """Return the name of a version of an Iceberg table's metadata, as Hadoop's tables have it."""
+    """Return the version in the file name of an Iceberg table's metadata, as in Hadoop's tables."""
     return f"{place}/{METADATA}/v{version}.metadata.json"
 
 
 def newest_version(store: Store, place: str) -> int | None:
-    """Return the newest version of the Iceberg table at this place, None if there is no table.
+    """Return the newest version of the Iceberg table at this place, or None if there is no table.
 
-    It is found by a listing, never by the hint: a writer that was killed has not written it, and one that was cut off for hours may have
-    set it back.
+    It is found by a listing, never by the hint: a killed writer has not written the hint, and a writer that was cut off for
+    hours may have set it back.
 
     Raises:
         StoreFailure: the store does not answer.
     """
-    # Manifests have names of hexadecimal digits, or begin with "snap": only versions and the hint come after.
+    # Manifests have hexadecimal names, or names that begin with "snap": after these in the listing there are only versions and
+    # the hint.
     listed = store.list(f"{place}/{METADATA}", f"{place}/{METADATA}/v")
     return max((found for each in listed if (found := version_of(each.name)) is not None), default=None)
 
 
 def version_of(name: str) -> int | None:
-    """Return the number of a version by its file, None for another file."""
+    """Return the version number in a file's name, or None for another file."""
     file = name.rpartition("/")[2]
     number = file.removeprefix("v").removesuffix(".metadata.json")
     is_ours = number.isascii() and number.isdecimal() and file == f"v{number}.metadata.json"

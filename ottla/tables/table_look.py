@@ -1,7 +1,7 @@
-"""A look at a topic's tables in the store, for people: files, rows, how far they are, and what was rejected last.
+"""A description of a topic's tables in the store, for people: files, rows, positions, and the last rejected records.
 
-It needs no library of a format but delta-rs, for Delta. What it finds is bounded, and made for a process that may be ended: the console has
-it made in one (`ottla/console/table_process.py`).
+Of the formats' libraries it needs only delta-rs, for Delta. Its results are bounded, and it may be killed at any time: the
+console runs it in a separate process (`ottla/console/table_process.py`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from ottla.tables.offers import (
 from ottla.tables.store import StoreFailure
 from ottla.tables.table_location import PARQUET_REJECTED, TableLocation, TablePlace, delta_options, place_of
 
-#: Objects of a listing that are looked at, and partitions whose positions are shown.
+#: The most objects of a listing that are read, and the most partitions whose positions are shown.
 OBJECTS_MAX, POSITIONS_MAX = 100_000, 10_000
-#: The newest files of rejected records that are read for their reasons, with bytes and rows of one; and the reasons that are shown.
+#: The newest files of rejected records that are read for their reasons, the most bytes and rows of one, and the most reasons
+#: that are shown.
 REASON_FILES_MAX, REASON_BYTES_MAX, REASON_ROWS_MAX = 3, 16 * 1024 * 1024, 10_000
 REASONS_MAX, REASON_CHARS_MAX = 5, 200
 
 
 class TableCounts(NamedTuple):
-    """Files, rows and bytes of a table; None of what its metadata does not say."""
+    """Files, rows and bytes of a table. A number is None if the metadata does not have it."""
 
     files: int | None
     rows: int | None
@@ -44,7 +45,7 @@ class TableCounts(NamedTuple):
 
 
 class SeenTable(NamedTuple):
-    """A topic's table as the store has it."""
+    """A topic's table, as it is in the store."""
 
     topic: str
     format: str
@@ -57,24 +58,24 @@ class SeenTable(NamedTuple):
     #: The next offset of each partition.
     positions: dict[int, int]
     rejected: int | None
-    #: Reasons of the records that were rejected last, and how many of these have each.
+    #: The reasons of the last rejected records, each with the number of records.
     reasons: list[tuple[int, str]]
 
 
 class TableLook:
-    """Looks at the tables of one location. All calls block, and raise StoreFailure."""
+    """Reads the tables of one location. All calls block, and raise StoreFailure."""
 
     def __init__(self, location: TableLocation, options: Mapping[str, str]) -> None:
         self._location = location
         self._options = dict(options)
 
     def topics(self) -> list[str]:
-        """Return the names of the topics with a folder there."""
+        """Return the names of the topics with a folder in the location."""
         names = self._location.topics()
         return [name for name in names if name.removesuffix(REJECTED_SUFFIX) not in {*names} - {name}]
 
     def topic(self, topic: str) -> SeenTable | None:
-        """Return a topic's table; None if it has none yet."""
+        """Return a topic's table, or None if it has none yet."""
         place = next((each for each in self._location.places(topic) if each.name == topic), None)
         if place is None:
             return None
@@ -107,7 +108,7 @@ class TableLook:
         try:
             summary = next(row["summary"] for row in found.body.get("snapshots", ()) if row["snapshot-id"] == current)
             files, rows, size = (int(summary[f"total-{each}"]) for each in ("data-files", "records", "files-size"))
-        except StopIteration:  # a table without a snapshot
+        except StopIteration:  # the table has no snapshot
             return TableCounts(0, 0, 0)
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
             raise StoreFailure(f"{found.url} is no metadata of a table: {fault!r:.200}") from fault
@@ -117,7 +118,7 @@ class TableLook:
         try:
             from deltalake import DeltaTable
             from deltalake.exceptions import DeltaError
-        except ImportError:  # the extra `console` without `tables`
+        except ImportError:  # the extra `console` is installed without `tables`
             return TableCounts(None, None, None)
         try:
             url = f"{self._location.store.url}/{place.folder}"
@@ -130,7 +131,7 @@ class TableLook:
     def _parquet_counts(self, place: TablePlace) -> TableCounts:
         folder = f"{place.folder}/rows" if place.name == place.topic else f"{place_of(place.topic)}/{PARQUET_REJECTED}"
         files = size = 0
-        offers = set[Offer]()  # one may have several files
+        offers = set[Offer]()  # one decision may have several files
         for each in islice(self._location.store.list(folder), OBJECTS_MAX):
             offer = _offer(each.name)
             if offer is not None:
@@ -140,7 +141,7 @@ class TableLook:
         return TableCounts(files, rows, size)
 
     def _reasons(self, topic: str) -> list[tuple[int, str]]:
-        """Return the reasons in the newest files of rejected records; nothing where pyarrow is not installed."""
+        """Return the reasons in the newest files of rejected records; none if pyarrow is not installed."""
         try:
             import pyarrow.parquet as pq
             from pyarrow import ArrowException
@@ -151,7 +152,7 @@ class TableLook:
         newest = nlargest(REASON_FILES_MAX, listed, lambda each: (each.name.endswith(".parquet"), each.modified_ms))
         found: Counter[str] = Counter()
         for each in newest:
-            if not each.name.endswith(".parquet"):  # Delta's log lies there, too
+            if not each.name.endswith(".parquet"):  # Delta's log is there, too
                 continue
             try:
                 file = pq.ParquetFile(BytesIO(store.get_range(each.name, 0, each.size)))
@@ -163,7 +164,7 @@ class TableLook:
 
 
 def _offer(name: str) -> Offer | None:
-    """Return the offer of a file of Parquet's rows, whose name begins with the partition."""
+    """Return the offer that a file of Parquet's rows comes from. The file's name begins with the partition."""
     partition, _, file = name.rpartition("/")[2].partition("-")
     whole = f"{FOLDER}/{partition}/{file}"
     part = offer_of_part(f"{PARTS_FOLDER}/{partition}/{file}")

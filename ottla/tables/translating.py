@@ -1,7 +1,10 @@
-"""The translator of a partition's leader: where it goes on, and what it offers. It needs nothing but the store and its own log.
+"""The translator of a partition's leader: the offset at which it continues, and the files that it offers.
 
-The node says what its log has (`CommittedSpan`); where the tables are, the store says. Offers that are not taken yet are remembered, so that a
-committer that lags costs no second translation; a leader that has just begun knows none, and translates at most those again.
+It needs only the store and its own log.
+
+The node passes the committed part of its log (`CommittedSpan`); the position of the tables is in the store. Offers that have
+not been taken yet are remembered, so that with a slow committer nothing is translated twice. A new leader remembers none, and
+translates at most these again.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from ottla.tables.offers import LOST, NO_ROWS, NOT_BEGUN, PARQUET, Offer, TableP
 from ottla.tables.store import Store
 from ottla.tables.table import CommitConflict, TableRefused
 
-#: Behind all offsets.
+#: An offset behind all others.
 END = (1 << 63) - 1
 
 
@@ -25,7 +28,7 @@ class EpochStart(NamedTuple):
 
 
 class CommittedSpan(NamedTuple):
-    """The committed records of a leader's log: [start, end), `end` being its last stable offset."""
+    """The committed records of a leader's log: [start, end). `end` is its last stable offset."""
 
     partition: int
     leader_epoch: int
@@ -34,25 +37,26 @@ class CommittedSpan(NamedTuple):
     epochs: tuple[EpochStart, ...]
 
     def end_of(self, epoch: int) -> int:
-        """Return where records of this epoch and earlier ones end in this log (as OffsetForLeaderEpoch, KIP-320), if others follow.
+        """Return the end of the records of this epoch and earlier ones in this log, if others follow (as OffsetForLeaderEpoch,
+        KIP-320).
 
-        A leader enters its own epoch before it takes records. What is not yet committed here may be so: a new leader learns the high
-        watermark late.
+        A leader adds its own epoch before it accepts records. Records that are not committed here may be committed
+        nevertheless, because a new leader learns the high watermark late.
         """
         return next((each.start for each in self.epochs if each.epoch > epoch), END)
 
 
 class TranslatedPart(NamedTuple):
-    """The bytes of the rows of one day or hour, for which the number stands."""
+    """The bytes of the rows of the day or hour with this number."""
 
     value: int
     data: bytes
 
 
 class Translated(NamedTuple):
-    """A file's bytes and rows, the same for what did not fit, and the offset behind them.
+    """A file's bytes and rows, those of the rejected records, and the offset behind them.
 
-    What did not fit is left out if it has no bytes. Of a partitioned table the bytes are the list of the files in `parts`.
+    Without bytes there is no file of rejected records. In a partitioned table the bytes are the list of the files in `parts`.
     """
 
     next: int
@@ -68,7 +72,7 @@ class FileSource(Protocol):
     """A partition's records as files."""
 
     def translate(self, first: int, end: int) -> Translated:
-        """Translate from an offset on, up to `end` or to what one file should have."""
+        """Translate from an offset on, up to `end` or to the limits of one file."""
 
 
 class Translator:
@@ -77,24 +81,24 @@ class Translator:
     def __init__(
         self, store: Store, source: FileSource, partition: int, leader_epoch: int, new_uid: Callable[[], str]
     ) -> None:
-        """Take `new_uid`, which returns 32 hexadecimal digits that no other file ever has."""
+        """Take `new_uid`, which returns 32 hexadecimal digits that no other file ever gets."""
         self._store = store
         self._source = source
         self._partition = partition
         self._leader_epoch = leader_epoch
         self._new_uid = new_uid
-        #: What was offered and is not taken, in the order of the offsets.
+        #: The offers that have not been taken, in the order of the offsets.
         self._pending: list[Offer] = []
-        #: How many records were left out.
+        #: The number of records that were left out.
         self.left_out = 0
 
     def offer(self, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:
-        """Write the next file; return None if there is nothing to offer. `taken` is where the tables are.
+        """Write the next file. Return None if there is nothing to offer. `taken` is the position of the tables.
 
         Raises:
-            StoreFailure: the file is there or not; the next call writes another one.
-            CommitConflict: there is a newer leader, or the log was restored and its leader epochs count from there again.
-            TableRefused: the log was restored, and lacks what the tables have of this very leader epoch.
+            StoreFailure: the file may exist or not; the next call writes another one. CommitConflict: there is a newer leader,
+            or the log was restored, and its leader epochs are lower again. TableRefused: the log was restored, and lacks
+            records of this leader epoch that the tables have.
         """
         assert span.leader_epoch == self._leader_epoch and span.partition == self._partition
         if taken is not None:
@@ -132,7 +136,9 @@ class Translator:
             )
 
     def _position(self, taken: TablePosition | None) -> TablePosition | None:
-        """Return where the next offer comes after: the last one of ours that may still be taken, or where the tables are."""
+        """Return the position that the next offer follows: behind the last own offer that may still be taken, or the position
+        of the tables.
+        """
         pending = self._pending
         for index, offer in enumerate(pending):
             if offer.position == taken:
@@ -140,7 +146,7 @@ class Translator:
                 break
         else:
             if pending and taken is not None and pending[0].after != taken:
-                self._pending = []  # another leader's were taken
+                self._pending = []  # an offer of another leader was taken
         return self._pending[-1].position if self._pending else taken
 
     def _made(self, after: TablePosition, first: int, end: int, suffix: str, rows: int = 0, rejected: int = 0) -> Offer:

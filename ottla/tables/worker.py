@@ -1,7 +1,7 @@
 """The tables of a broker's topics: the object in the process beside it, which does one job at a time (`server/table_work.py`).
 
-It keeps what is open between jobs: of each topic its store and tables, and of each partition the translator for one leader epoch. All of
-that can be made again from the store, so the process may be ended anywhere.
+Between jobs it keeps things open: the store and tables of each topic, and the translator of each partition for one leader
+epoch. All of these can be made again from the store, so the process may be killed anywhere.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ottla.tables.store import StoreFailure, StoreRefused
 from ottla.tables.table import NAMESPACE, CommitConflict, CommitUnknown, Owner, TableRefused
 from ottla.tables.translating import CommittedSpan, EpochStart, Translator
 
-#: A job that has taken so long begins no other file: other topics wait.
+#: After this time a job begins no further file, because other topics wait.
 SLICE_S = 2.0
-#: Characters of a sentence that says why a table waits.
+#: The most characters of the sentence that says why a table waits.
 WAITS_LENGTH_MAX = 500
 
 STORE, STORE_REFUSES, CATALOG, CONFLICT = "store", "store refuses", "catalog", "conflict"
@@ -37,7 +37,7 @@ KINDS: tuple[tuple[type[Exception], str], ...] = (
     (StoreFailure, STORE),
     (CommitUnknown, CATALOG),
     (CommitConflict, CONFLICT),
-    (SegmentsGone, CONFLICT),  # with retention or compaction, since the job was made: the next one has the new start
+    (SegmentsGone, CONFLICT),  # by retention or compaction, since the job was made: the next job has the new start
     (TableRefused, REFUSED),
     (RegistryWaits, REGISTRY),
     (ColumnsError, RECORDS),
@@ -46,7 +46,7 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s]*(?=@)")
 
 
 class _Place(NamedTuple):
-    """The place of a translator. A partition's folder is another one after a move between log directories."""
+    """The partition of a translator. After a move between log directories its folder is another one."""
 
     partition: int
     leader_epoch: int
@@ -61,7 +61,7 @@ class _Topic:
         self.owner = owner
         self.opened: OpenTables = open_tables(settings, owner)
         self.translators: dict[_Place, Translator] = {}
-        #: What is left of a maintenance that has begun.
+        #: The rest of a maintenance that has begun.
         self.maintenance: Iterator[Maintained] | None = None
 
     def translator(self, span: TableSpan) -> Translator:
@@ -78,34 +78,34 @@ class _Topic:
 
 
 class TableWorker:
-    """Does the jobs of one broker."""
+    """Runs the jobs of one broker."""
 
     def __init__(self, slice_s: float = SLICE_S) -> None:
         self._slice_s = slice_s
         self._topics: dict[str, _Topic] = {}
 
     def prepare(self, settings: TableSettings) -> None:
-        """Import what jobs of these settings need. No store and no catalog is asked."""
+        """Import the modules that jobs with these settings need. No store and no catalog is contacted."""
         import_libraries(settings)
 
     def work(self, job: TableJob) -> TableReport:
-        """Do a slice of a job. It raises nothing: what has failed is the report's reason to wait."""
+        """Run a slice of a job. It raises nothing: a failure is the reason to wait in the report."""
         progress = _Progress()
         try:
             self._work(job, progress)
-        except SchemaMoved:  # the columns of the next file are others: the next slice opens the topic with them
+        except SchemaMoved:  # the next file has other columns: the next slice opens the topic with these
             self.forget([job.topic_id])
             progress.more = True
         except Exception as fault:
             kind = next((kind for type_, kind in KINDS if isinstance(fault, type_)), FAULT)
             text = f"{type(fault).__name__}: {fault}" if kind == FAULT else str(fault)
-            if isinstance(fault, StoreFailure):  # it has the object's name only
+            if isinstance(fault, StoreFailure):  # it contains only the object's name
                 text = f"{job.settings.location}/{NAMESPACE}/{job.topic}/{text}"
             return progress.report(kind, _without_secrets(text, job.settings.options) or kind)
         return progress.report()
 
     def forget(self, topic_ids: list[str]) -> None:
-        """Close topics that have no table any more, or no leader here."""
+        """Close topics that no longer have a table, or a leader here."""
         for topic_id in topic_ids:
             self._topics.pop(topic_id, None)
 
@@ -137,7 +137,7 @@ class TableWorker:
     @staticmethod
     def _maintain(topic: _Topic, ends: float, progress: _Progress) -> None:
         steps = topic.maintenance or topic.opened.maintenance(IN_STEPS).steps(int(time() * 1000))
-        topic.maintenance = None  # one that fails begins again
+        topic.maintenance = None  # a maintenance that fails begins again
         for step in steps:
             progress.merged += step.merged
             progress.deleted += step.orphans + step.decisions
@@ -153,7 +153,7 @@ class TableWorker:
         return topic
 
     def _offer(self, topic: _Topic, span: TableSpan, taken: TablePosition | None, progress: _Progress) -> bool:
-        """Offer one file; return whether there may be another."""
+        """Offer one file. Return whether there may be more."""
         epochs = tuple(EpochStart(*each) for each in span.epochs)
         committed = CommittedSpan(span.partition, span.leader_epoch, span.start, span.end, epochs)
         translator = topic.translator(span)
@@ -167,7 +167,7 @@ class TableWorker:
 
 
 class _Progress:
-    """The outcome of a job so far: also of one that fails later."""
+    """The result of a job so far, also of one that fails later."""
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
@@ -199,7 +199,7 @@ def _new_uid() -> str:
 
 
 def _without_secrets(text: str, options: dict[str, str]) -> str:
-    """Return an error's text for the log: libraries put addresses with logins and whole requests into theirs."""
+    """Return an error's text for the log: libraries include addresses with logins and whole requests."""
     for secret in options.values():
         if len(secret) > 3:
             text = text.replace(secret, "[hidden]")
