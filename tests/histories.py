@@ -32,7 +32,7 @@ class Violation(AssertionError):
         self.number = number
 
 
-def draw(chance: Random, weights: Mapping[str, int]) -> str:
+def draw(chance: Random, weights: Mapping[str, float]) -> str:
     return chance.choices(list(weights), list(weights.values()))[0]
 
 

@@ -63,6 +63,7 @@ from ottla.server.network.wire import ChannelClosed
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
+from ottla.storage.checkpoint import EPOCH_FLOOR, read_offsets
 
 log = logging.getLogger(__name__)
 
@@ -266,6 +267,7 @@ class ControllerNode:
             metadata.supported_levels,
         )
         self._read_bootstrap()
+        self.controller.epoch_floors = read_offsets(world.files, f"{metadata.directory}/{EPOCH_FLOOR}")
         metadata.leader_watchers.append(self._leader_changed)
         metadata.after_commit.append(self.controller.committed)
         metadata.loader.add_publisher(self.registrar)

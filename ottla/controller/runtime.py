@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.controller.decisions.control_state import ControlSettings, ControlState
+from ottla.controller.decisions.elections import raised_epochs
 from ottla.controller.decisions.features import bootstrap_records, completed_bootstrap
 from ottla.controller.decisions.heartbeats import Heartbeats
 from ottla.controller.decisions.index import ClusterIndex
@@ -123,6 +124,8 @@ class Controller:
         self._waiting: deque[_UncommittedReply] = deque()
         self._last_offset = -1  # the offset of the newest record that was appended in this term
         self._bootstrap: list[MetadataRecord] | None = None
+        #: The least leader epochs of partitions, by topic and index, in a cluster that was set back.
+        self.epoch_floors: Mapping[tuple[str, int], int] = {}
         self._last_leader_id = -1
         #: The work that builds the index of this controller, which is elected and not active yet.
         self._indexing: Work[ClusterIndex] | None = None
@@ -324,6 +327,7 @@ class Controller:
             records.append(AbortTransactionRecord(reason="Controller failover"))
         if image.features.metadata_version == 0:
             records += self._bootstrap or bootstrap_records(self.settings.min_insync_replicas, self.settings.advertised)
+        records += raised_epochs(image.topics, self.epoch_floors)
         try:
             if records:
                 self._append(state, records)

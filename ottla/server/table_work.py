@@ -70,6 +70,8 @@ class TableReport(NamedTuple):
     rejected: int = 0
     #: Offsets that the log had lost before they were translated.
     lost: int = 0
+    #: Offsets that the tables have from records that the log has no more, and take again.
+    parted: int = 0
     #: Rejected records that were offered to no table.
     left_out: int = 0
     #: Small files that maintenance has merged, and files that it has deleted.

@@ -3,8 +3,10 @@
 leader-epoch-checkpoint                  epoch offset
 recovery-point-offset-checkpoint, replication-offset-checkpoint,
 log-start-offset-checkpoint, cleaner-offset-checkpoint      topic partition offset
+leader-epoch-floor-checkpoint                               topic partition epoch
 
-The latter four are those of a log directory (directories/log_checkpoints.py).
+The four of offsets are those of a log directory (directories/log_checkpoints.py). The last one is Ottla's own, beside the metadata of a cluster
+that was set back (ottla/local/snapshots/raised_epochs.py).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 REPLICATION = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
+EPOCH_FLOOR = "leader-epoch-floor-checkpoint"
 NAMES = (RECOVERY_POINT, LOG_START, REPLICATION, CLEANER)
 
 #: The offsets of a checkpoint by (topic, partition).

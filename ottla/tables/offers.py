@@ -82,6 +82,11 @@ class Offer(NamedTuple):
         return self.next - self.first if self.suffix == LOST else 0
 
     @property
+    def parted(self) -> int:
+        """Return how many offsets the tables have from another log than that of this leader."""
+        return self.after.next - self.first
+
+    @property
     def _stem(self) -> str:
         numbers = f"{self.first:020}_{self.next:020}_{self.epoch}_{self.rows}_{self.rejected}"
         return f"{self.after.next:020}_{self.after.epoch}_{numbers}_{self.uid}"

@@ -162,6 +162,7 @@ class TableWorker:
         if offer is None:
             return False
         progress.lost += offer.lost
+        progress.parted += offer.parted
         progress.left_out += translator.left_out - left_out
         return offer.next < span.end
 
@@ -171,7 +172,8 @@ class _Progress:
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
-        self.commits = self.rows = self.rejected = self.lost = self.left_out = self.merged = self.deleted = 0
+        self.commits = self.rows = self.rejected = self.lost = self.parted = 0
+        self.left_out = self.merged = self.deleted = 0
         self.more = False
 
     def see(self, last: TableDecision | None) -> None:
@@ -185,6 +187,7 @@ class _Progress:
             self.rows,
             self.rejected,
             self.lost,
+            self.parted,
             self.left_out,
             self.merged,
             self.deleted,

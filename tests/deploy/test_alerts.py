@@ -43,6 +43,7 @@ OF_SAMPLES = [
 #: Alert, and a counter that must not grow.
 OF_COUNTERS = [
     ("TableLostRecords", 'ottla_table_lost_offsets_total{topic="orders"}'),
+    ("TablePartedFromLog", 'ottla_table_parted_offsets_total{topic="orders"}'),
     ("TableRejectsRecords", 'ottla_table_rejected_records_total{topic="orders"}'),
 ]
 

@@ -219,6 +219,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
             'ottla sql "select _kafka.partition, count(*), max(_kafka.timestamp) from orders group by 1"': "tests/ottla/tables/test_sql.py",
             "ottla table serve --at ./lake": f"{UNTIL}: tests/ottla/tables/test_catalog.py",
             "ottla table export orders --log-dir ./data --to s3://lake/kafka \\": "an S3 store: tests/ottla/tables/test_stores.py",
+            "select * from orders": "tests/ottla/tables/test_set_back.py",
             "ottla table status orders --at ./lake --log-dir ./cluster/node-1/data": "tests/ottla/tables/test_export.py",
         },
         "docs/TIERS.md": {

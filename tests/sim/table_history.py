@@ -1,7 +1,8 @@
 """Histories of topics as tables: leaders that translate, committers that decide, and what must hold after all faults.
 
 A leader, a committer or the maintenance is killed at any call, or left behind and goes on at any time (a zombie behind a cut, which still reaches the
-store). Elections are clean or unclean, retention runs ahead of the tables, other writers compact the tables, and answers are lost.
+store). Elections are clean or unclean, retention runs ahead of the tables, other writers compact the tables, and answers are lost. The cluster
+is set back to what it was.
 
 No record is ever in the tables twice, in the one of rows and the one of rejected records together; when the faults end, each record of
 the log that retention had not deleted before it was translated is there, and nothing waits. No file that a version of a table names is
@@ -54,6 +55,9 @@ class History:
         #: Records that a leader has known to be committed. No other is ever a row.
         self.committed: set[int] = set()
         self.unclean = self.rng.random() < 0.5
+        #: The logs as they were once, to which the cluster may be set back, and the highest epoch of each that there ever was.
+        self.kept: list[SimLog] | None = None
+        self.epochs = [0] * PARTITIONS
         #: The leaders, the committer and the maintenance.
         self.processes: list[TurnProcess | None] = [None] * (PARTITIONS + 2)
         self.left_behind: list[TurnProcess] = []
@@ -97,11 +101,16 @@ class History:
             self.rng,
             {
                 "append": 30, "commit": 20, "elect": 2, "lose": 2, "delete": 2, "compact": 2, "kill": 3, "leave": 3,
-                "rest": 1,
+                "rest": 1, "keep": 2, "restore": 0.5,
             },
         ):  # fmt: skip
             case "rest":
                 self.rest = self.rng.randint(5, 15)
+            case "keep":
+                self.kept = [each.copy() for each in self.logs]
+            case "restore" if self.kept is not None:
+                for each in self.kept:
+                    self.restore(each)
             case "append":
                 for _ in range(self.rng.randint(1, 6)):
                     log.records[log.end] = next(self.numbers)
@@ -125,10 +134,26 @@ class History:
     def elect(self, log: SimLog, kept: int) -> None:
         """The old leader knows nothing of it, and its log stays as it is."""
         known = self.rng.randint(log.start, min(kept, log.high_watermark)) if kept > log.start else log.start
-        after = log.next_leader(kept, known)
-        self.gone |= {*log.records.values()} - {*after.records.values()}
-        self.logs[log.partition] = after
-        old, self.processes[log.partition] = self.processes[log.partition], None
+        self.lead(log.next_leader(kept, known, self.epochs[log.partition] + 1))
+
+    def restore(self, kept: SimLog) -> None:
+        """A restore: what was written since is lost, and epochs go on from the highest that there was (`ottla/local/snapshots/raised_epochs.py`)."""
+        self.struck["restore"] += 1
+        self.lead(kept.next_leader(kept.end, kept.high_watermark, self.epoch_after(kept)))
+
+    def epoch_after(self, kept: SimLog) -> int:
+        return self.epochs[kept.partition] + 1
+
+    def lead(self, after: SimLog) -> None:
+        before = self.logs[after.partition]
+        if self.kept is not None and not self.kept[after.partition].is_start_of(after):
+            self.kept = (
+                None  # to go back to what an unclean election has lost needs a rebuild: records would be there twice
+            )
+        self.gone |= {*before.records.values()} - {*after.records.values()}
+        self.logs[after.partition] = after
+        self.epochs[after.partition] = max(after.epoch, self.epochs[after.partition])
+        old, self.processes[after.partition] = self.processes[after.partition], None
         if old is not None:
             self.left_behind.append(old)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from ottla.server.config.tables.topic_tables import UNPARTITIONED
@@ -210,14 +210,20 @@ class SimLog:
     def span(self) -> CommittedSpan:
         return CommittedSpan(self.partition, self.epoch, self.start, self.high_watermark, tuple(self.epochs))
 
-    def next_leader(self, kept: int, high_watermark: int) -> SimLog:
+    def copy(self) -> SimLog:
+        return replace(self, records={**self.records}, epochs=[*self.epochs])
+
+    def is_start_of(self, other: SimLog) -> bool:
+        return all(
+            other.records.get(offset) == number for offset, number in self.records.items() if offset >= other.start
+        )
+
+    def next_leader(self, kept: int, high_watermark: int, epoch: int) -> SimLog:
         """Return the log of the next leader, which has the records below `kept`."""
         records = {offset: number for offset, number in self.records.items() if offset < kept}
         end = max(records, default=self.start - 1) + 1
-        epochs = [each for each in self.epochs if each.start < end] + [EpochStart(self.epoch + 1, end)]
-        return SimLog(
-            self.partition, self.epoch + 1, self.start, records, epochs, min(high_watermark, end), self.parted
-        )
+        epochs = [each for each in self.epochs if each.start < end] + [EpochStart(epoch, end)]
+        return SimLog(self.partition, epoch, self.start, records, epochs, min(high_watermark, end), self.parted)
 
     #: By what its leader thinks that the tables are partitioned.
     parted: str = UNPARTITIONED

@@ -16,7 +16,7 @@ from ottla.tables.table import TableCommit, TableState
 from ottla.tables.translating import END, CommittedSpan, Translator
 from tests.effort import seeds
 from tests.histories import assert_noticed, by_name, each_mistake, noticed_by
-from tests.sim.table_history import TablesBroken, play
+from tests.sim.table_history import History, TablesBroken, play
 from tests.sim.table_model import SimStore, SimTable
 
 #: A mistake must be noticed by one of them.
@@ -60,6 +60,11 @@ def the_oldest_leader_is_taken(patch: pytest.MonkeyPatch) -> None:
 def epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """After an unclean election the leader goes on where the tables are, and not where its log parts from them."""
     patch.setattr(CommittedSpan, "end_of", lambda self, epoch: END)
+
+
+def a_restored_cluster_counts_epochs_from_where_it_was(patch: pytest.MonkeyPatch) -> None:
+    """Other records have the offsets and epochs of those that were lost."""
+    patch.setattr(History, "epoch_after", lambda self, kept: kept.epoch + 1)
 
 
 def uncommitted_records_are_translated(patch: pytest.MonkeyPatch) -> None:
@@ -199,6 +204,7 @@ MUTANTS = by_name(
     a_position_is_an_offset_only,
     the_oldest_leader_is_taken,
     epochs_are_not_compared,
+    a_restored_cluster_counts_epochs_from_where_it_was,
     uncommitted_records_are_translated,
     lost_offsets_are_not_offered,
     a_table_forgets_its_number,

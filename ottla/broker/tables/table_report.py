@@ -20,6 +20,7 @@ COUNTS: tuple[tuple[str, str, Callable[[TopicTable], float]], ...] = (
     ("rejected_records", "Records in them that went to the table of rejected records", lambda table: table.rejected),
     ("left_out_records", "Rejected records that no table has (ottla.table.dlq=none)", lambda table: table.left_out),
     ("lost_offsets", "Offsets that logs had lost before the table took them", lambda table: table.lost),
+    ("parted_offsets", "Offsets of which the table has rows that the log has lost", lambda table: table.parted),
     ("failures", "Attempts to bring a table further that have failed", lambda table: table.failures),
     ("maintenance_runs", "Times that the table was maintained to the end", lambda table: table.maintenance.runs),
     (
@@ -94,6 +95,7 @@ def table_states(driver: TableDriver, topic: str | None, wall_ms: int, now_ms: i
             "rejected": table.rejected,
             "left_out": table.left_out,
             "lost": table.lost,
+            "parted": table.parted,
             "failures": table.failures,
             "maintained_ms": table.maintenance.ended_ms if table.maintenance.ended_ms >= 0 else None,
             "maintenance_failed": table.maintenance.failed or None,

@@ -122,7 +122,8 @@ class TopicTable:
         #: Whether only a commit is due: the offers of this broker are there, and others' come.
         self.is_commit_next = False
         self.lags: dict[int, TableLag] = {}
-        self.commits = self.rows = self.rejected = self.lost = self.left_out = self.failures = 0
+        self.commits = self.rows = self.rejected = self.left_out = self.failures = 0
+        self.lost = self.parted = 0
         self.kind = self.waits = ""
         self.waits_since_ms = self.last_commit_ms = -1
         self._failed = 0
@@ -148,6 +149,14 @@ class TopicTable:
         self.rows += report.rows
         self.rejected += report.rejected
         self.lost += report.lost
+        self.parted += report.parted
+        if report.parted:
+            self._story.error(
+                "The log of topic %s and its table have parted, as after an unclean election or a restore: the table keeps rows of %d offsets "
+                "that the log has lost, with an older leader_epoch",
+                self.topic,
+                report.parted,
+            )
         self.left_out += report.left_out
         if report.commits:
             self.last_commit_ms = wall_ms

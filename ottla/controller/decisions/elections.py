@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.index import PartitionSet, TopicIdPartition
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
-from ottla.controller.metadata.topics import PartitionRegistration, TopicImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.elect_leaders import (
@@ -149,3 +149,18 @@ def _some(
         if record is not None:
             records.append(record)
     return Outcome(records, bool(left))
+
+
+def raised_epochs(topics: TopicsImage, floors: Mapping[tuple[str, int], int]) -> list[MetadataRecord]:
+    """Return what raises leader epochs to these, in a cluster that was set back: no leader has had them before, there or then.
+
+    A change of the leader adds one to the epoch, so that the records are those of new partitions, which Kafka replays, too.
+    """
+    records: list[MetadataRecord] = []
+    for (name, index), floor in sorted(floors.items()):
+        topic = topics.by_name(name)
+        partition = None if topic is None else topic.partitions.get(index)
+        if topic is not None and partition is not None and partition.leader_epoch < floor:
+            raised = partition._replace(leader_epoch=floor, partition_epoch=partition.partition_epoch + 1)
+            records.append(raised.to_record(topic.id, index))
+    return records

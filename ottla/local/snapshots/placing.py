@@ -96,6 +96,10 @@ def restore(directory: str, name: str) -> About:
         with at_rest(data_directories(directory, kept.nodes)):
             shutil.rmtree(fresh, ignore_errors=True)
             _copy_nodes(layout.path_of(directory, name), fresh, about.nodes)
+            # Most of the server, and forks need none of it.
+            from ottla.local.snapshots.raised_epochs import raise_epochs
+
+            raise_epochs(data_directories(directory, kept.nodes), data_directories(fresh, about.nodes))
             former_addresses.note(directory, about.addresses)
             exchange(directory, fresh, about.nodes, f"`{again}` completes it")
     except OSError as failure:

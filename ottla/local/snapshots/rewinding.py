@@ -23,14 +23,15 @@ from ottla.client.failures import Failure
 from ottla.client.values import time_text
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
-from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
+from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.local import former_addresses
 from ottla.local.directory import ORIGIN, KeptCluster
 from ottla.local.former_addresses import together
 from ottla.local.snapshots.copying import copy_file, copy_log
 from ottla.local.snapshots.cutting import Known, end_at
 from ottla.local.snapshots.placing import at_rest, exchange
-from ottla.local.snapshots.sealing import image_of, open_metadata, seal
+from ottla.local.snapshots.raised_epochs import opened_metadata, write_floors
+from ottla.local.snapshots.sealing import image_of, seal
 from ottla.local.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
 from ottla.local.snapshots.taking import cluster_at, data_directories, reason_of, start_command
 from ottla.protocol.internal_topics.coordinator_records import (
@@ -46,7 +47,7 @@ from ottla.protocol.internal_topics.coordinator_records import (
 from ottla.protocol.internal_topics.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.schema import ZERO_UUID
 from ottla.storage.checkpoint import CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, write_offsets
-from ottla.storage.directories.log_dirs import CLEAN_MARK, META_PROPERTIES, read_meta_properties, write_clean_mark
+from ottla.storage.directories.log_dirs import CLEAN_MARK, META_PROPERTIES, write_clean_mark
 from ottla.storage.files import OsFiles
 
 OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
@@ -157,6 +158,7 @@ def _build(sources: list[str], fresh: str, kept: KeptCluster, to_ms: int) -> Rew
         if sealed.damaged:
             raise Failure(f"{sealed.damaged[0]} cannot be opened", "the fork is as before")
         rewound.addresses = together([rewound.addresses, sealed.addresses])
+    write_floors([image], [now], sources, targets)
     return rewound
 
 
@@ -172,14 +174,14 @@ def _cut_metadata(sources: list[str], scratch: str, to_ms: int) -> tuple[Metadat
     for number, source in enumerate(sources):
         place = os.path.join(scratch, str(number))
         copy_log(os.path.join(source, DIRECTORY), os.path.join(place, DIRECTORY))
-        metadata = _opened(source, place)
+        metadata = opened_metadata(source, place)
         rank = (metadata.log.epochs.latest, metadata.log.log_end_offset)
         metadata.close()
         if best is None or rank > best[0]:
             best = rank, place
     assert best is not None, "a cluster has a node"
     path = os.path.join(best[1], DIRECTORY)
-    metadata = _opened(sources[0], best[1])
+    metadata = opened_metadata(sources[0], best[1])
     now = image_of(metadata)
     end = next(
         (view.base_offset for view in metadata.log.batches(0) if view.max_timestamp > to_ms),
@@ -202,17 +204,11 @@ def _cut_metadata(sources: list[str], scratch: str, to_ms: int) -> tuple[Metadat
     metadata.close()
     if os.path.exists(point := os.path.join(path, RECOVERY_POINT)):
         os.unlink(point)  # it may be behind the end
-    metadata = _opened(sources[0], best[1])
+    metadata = opened_metadata(sources[0], best[1])
     image = image_of(metadata)
     metadata.close()
     os.rename(path, os.path.join(scratch, DIRECTORY))
     return image, now
-
-
-def _opened(source: str, place: str) -> MetadataLog:
-    meta = read_meta_properties(OsFiles(), source)
-    assert meta is not None, "`cluster_at` has found it"
-    return open_metadata(OsFiles(), place, meta, 0)
 
 
 def _place_metadata(scratch: str, own: str, target: str) -> None:

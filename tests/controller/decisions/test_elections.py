@@ -7,6 +7,7 @@ from ottla.controller.decisions.elections import (
     UNCLEAN,
     elect_leaders,
     elect_unclean_leaders,
+    raised_epochs,
     return_to_preferred_leaders,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -83,3 +84,14 @@ def test_leaderless_partitions_elect_uncleanly_once_their_topic_allows_it() -> N
     cluster.decide(cluster.configs.incremental_alter(cluster.state, [change], validate_only=False))
     cluster.decide(elect_unclean_leaders(cluster.state))
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 2 recovering"
+
+
+def test_a_cluster_that_was_set_back_has_epochs_that_no_leader_had() -> None:
+    cluster = DecisionHarness(elr=False)
+    cluster.topic("orders", "1 2 3", isr="2 3")
+    cluster.topic("kept", "1 2 3")
+    floors = {("orders", 0): 7, ("orders", 1): 7, ("deleted", 0): 9, ("kept", 0): 0}
+    cluster.replay(raised_epochs(cluster.image.topics, floors))
+    assert cluster.show("orders") == "replicas 1 2 3 isr 2 3 leader 2 epoch 7"
+    assert cluster.show("kept").endswith("epoch 0")
+    assert not raised_epochs(cluster.image.topics, floors)
