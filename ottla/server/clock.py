@@ -34,6 +34,10 @@ T = TypeVar("T")
 TICK_MS = 5
 
 
+#: After all times.
+NEVER_MS = 1 << 62
+
+
 class TimerHandle(Protocol):
     """A timer that has been set."""
 
@@ -147,6 +151,58 @@ class TimerWheel:
         self._arm()
         for entry in expired:
             isolated(entry.expire)
+
+
+class Waiting(Expiring, Protocol):
+    """An operation that waits until it is done."""
+
+    is_waiting: bool
+
+
+class Deadline:
+    """The time-out of operations of which one waits at a time. It stays in the wheel when one is done, because the next soon waits as long.
+
+    So a wait costs a comparison, in place of an entry that is added and removed.
+    """
+
+    __slots__ = ("_clock", "_due_ms", "_operation", "_slot", "_slot_ms", "_wheel")
+
+    def __init__(self, clock: Clock, wheel: TimerWheel) -> None:
+        self._clock = clock
+        self._wheel = wheel
+        self._operation: Waiting | None = None
+        self._due_ms = 0
+        self._slot, self._slot_ms = -1, NEVER_MS
+
+    def begin(self, operation: Waiting, due_ms: int) -> None:
+        """Call `operation.expire()` at the time, if it waits still and no other wait has begun."""
+        self._operation = operation
+        self._due_ms = due_ms
+        if due_ms < self._slot_ms:
+            self.close()
+            self._arm(due_ms - self._clock.mono_ms())
+
+    def close(self) -> None:
+        """Leave the wheel."""
+        self._wheel.remove(self, self._slot)
+        self._slot_ms = NEVER_MS
+
+    def expire(self) -> None:
+        """Expire the operation, as the wheel says, or wait for what is left of its time."""
+        self._slot_ms = NEVER_MS
+        operation = self._operation
+        if operation is None or not operation.is_waiting:
+            self._operation = None
+            return
+        left_ms = self._due_ms - self._clock.mono_ms()
+        if left_ms > 0:
+            self._arm(left_ms)
+        else:
+            operation.expire()
+
+    def _arm(self, delay_ms: int) -> None:
+        self._slot = self._wheel.add(self, max(0, delay_ms))
+        self._slot_ms = self._due_ms
 
 
 async def run_in_turns(

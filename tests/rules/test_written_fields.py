@@ -91,6 +91,6 @@ def test_the_isr_of_a_replica_is_written_by_itself() -> None:
         for source in sources()
         if source.path.startswith("broker/replication/")
         for attribute in stored_attributes(source.tree)
-        if attribute.attr in ("members", "maximal", "proposed", "partition_epoch", "is_under_min")
+        if attribute.attr in ("members", "maximal", "proposed", "partition_epoch", "is_under_min", "has_all")
     }
     assert writers == {"broker/replication/isr.py"}

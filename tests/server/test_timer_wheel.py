@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.server.clock import TICK_MS, TimerWheel
+from ottla.server.clock import TICK_MS, Deadline, TimerWheel
 from tests.manual_clock import ManualClock
 
 
@@ -102,3 +102,51 @@ def test_an_entry_that_fails_keeps_no_other_of_its_tick_from_expiring(caplog: py
     clock.advance(200)
     assert [entry.expired_ms is not None for entry in entries] == [False, True, True]
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
+class Wait(Entry):
+    """An operation that waits until it is done, or its time is over."""
+
+    is_waiting = True
+
+    def expire(self) -> None:
+        super().expire()
+        self.is_waiting = False
+
+
+def test_waits_that_follow_each_other_expire_in_time_and_share_one_entry_of_the_wheel() -> None:
+    clock, rng = ManualClock(), random.Random(11)
+    wheel = TimerWheel(clock)
+    deadline = Deadline(clock, wheel)
+    expired = 0
+    for _ in range(500):
+        delay_ms = rng.choice((0, 10, 100, 500, 500, 500))
+        wait = Wait(clock, clock.now_ms + delay_ms)
+        deadline.begin(wait, wait.due_ms)
+        assert len(wheel) == 1
+        if rng.randrange(3):
+            clock.advance(rng.randrange(delay_ms + 1))
+            assert wait.expired_ms is None or wait.expired_ms >= wait.due_ms
+            wait.is_waiting = False
+        else:
+            clock.advance(delay_ms + TICK_MS)
+            assert wait.expired_ms is not None and 0 <= wait.expired_ms - wait.due_ms <= TICK_MS
+            expired += 1
+    assert expired > 100
+    clock.advance(600)
+    assert len(wheel) == 0 and not clock.armed, "the last wait is done, and the entry gone"
+
+
+def test_a_wait_that_is_done_never_expires_and_a_closed_deadline_has_no_entry() -> None:
+    clock = ManualClock()
+    wheel = TimerWheel(clock)
+    deadline = Deadline(clock, wheel)
+    done, forgotten = Wait(clock, 100), Wait(clock, 200)
+    deadline.begin(done, clock.now_ms + 100)
+    done.is_waiting = False
+    clock.advance(50)
+    deadline.begin(forgotten, clock.now_ms + 200)
+    deadline.close()
+    assert len(wheel) == 0
+    clock.advance(1000)
+    assert done.expired_ms is None and forgotten.expired_ms is None

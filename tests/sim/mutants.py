@@ -77,7 +77,7 @@ _end_wait = FollowerSession.end
 def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
     """Metadata of a partition epoch that an answer to AlterPartition has brought already, taken for news (Kafka's `<`)."""
     if self.is_leader and (leader_epoch, partition_epoch) == (self.leader_epoch, self.isr.partition_epoch):
-        self.isr.proposed, self.isr.maximal = None, self.isr.members
+        self.isr._wait_for(None, self.isr.members)
     _become_leader(self, log, leader_epoch, partition_epoch, *args)
 
 
@@ -111,7 +111,8 @@ def watermark_without_slowest(self: InSyncReplicas, end: int, clock: Any) -> int
 def isr_before_answer(self: InSyncReplicas, members: frozenset[int]) -> None:
     """A proposed ISR counts at once: the controller may still elect from the old one."""
     assert self._proposals is not None
-    self.proposed = self.members = self.maximal = members
+    self.members = members
+    self._wait_for(members, members)
     self._proposals.submit(self._partition)
 
 

@@ -492,7 +492,9 @@ class StorageHistory:
         if partition.leads and len(batch) <= room and segment.indexes.loaded and self.rng.random() < 0.5:
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
                 patch.setattr("ottla.storage.segment.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
-                segment.append(memoryview(batch), log.log_end_offset, log.log_end_offset, partition.epoch, 0)
+                segment.append(
+                    memoryview(batch), len(batch), log.log_end_offset, log.log_end_offset, partition.epoch, 0
+                )
         else:
             cut = min(self.rng.randint(1, 60), room)
             mapped.buffer[segment.file.size : segment.file.size + cut] = batch[:cut]

@@ -134,7 +134,7 @@ def cover_what_was_truncated(log: Log, now_ms: int = 0) -> None:
 
 
 def stable_below_the_start(log: Log) -> int:
-    if not log.producers.in_transaction:
+    if log.producers.first_unstable_offset() < 0:
         return log.high_watermark
     return min(log.producers.first_unstable_offset(), log.high_watermark)
 

@@ -53,10 +53,9 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
     An incremental response leaves out unchanged partitions. Partitions with nothing to read become idle until they change.
     """
     session, replica_id = reader.session, reader.replica_id
-    keeps_session = session.id != INVALID_SESSION_ID
     sent: list[Sent] = []
     for wanted, partition, log, records, data in rows:
-        size, is_notice = 0, data is not None
+        size = 0
         if log is None or partition is None:
             high_watermark = stable = start = UNKNOWN_OFFSET
             if partition is not None:
@@ -65,7 +64,7 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
             high_watermark, start = log.high_watermark, log.log_start_offset
             stable = log.last_stable_offset
             if records is not None:
-                size, is_notice = len(records), False
+                size = len(records)
                 partition.reads += 1
                 if replica_id >= 0:
                     partition.replication_bytes_out += size
@@ -73,13 +72,14 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
                         partition.leader_throttle.record(size)
                 else:
                     partition.bytes_out += size
-        if not keeps_session:
+        if not session.id:
             wanted.watch(None)
         elif size:
             wanted.sent_high_watermark, wanted.sent_log_start_offset = high_watermark, start
             if is_incremental and len(session.active) > 1:
                 session.move_to_end(wanted)
         else:
+            is_notice = data is not None and records is None
             must_include = wanted.must_include(high_watermark, start, has_error=is_notice)
             if not is_notice and log is not None and partition is not None:
                 if replica_id >= 0:
@@ -137,41 +137,36 @@ def _partition_data(row: Sent, *, read_committed: bool) -> PartitionData:
     return data
 
 
-DONE = -1
-
-
 class DelayedFetch(PendingResponse):
     """A Fetch that waits: until an append or a high watermark brings fetch.min.bytes, an error turns up, or max.wait.ms is over.
 
-    It watches the partitions of its session (session.py) and is in the timer wheel. The two kinds differ in how they send the response:
-    the handler's completes a reply (`DelayedReply`), that of the fast path is a frame (repeated.py).
+    It watches the partitions of its session (session.py). The two kinds differ in their time-out, and in how they send the response: the
+    handler's completes a reply (`DelayedReply`), that of the fast path is a frame (repeated.py).
     """
 
-    __slots__ = ("_delayed_at_ns", "_slot", "fresh", "reader")
+    __slots__ = ("_since_ns", "fresh", "is_waiting", "reader")
 
-    def __init__(self, reader: SessionReader, rows: list[Row], is_batched: bool, wait_ms: int) -> None:
+    def __init__(self, reader: SessionReader, rows: list[Row], is_batched: bool, since_ns: int) -> None:
         self.parts = None
-        self.nbytes = 0
         self.reader = reader
+        self.is_waiting = True
         #: What has changed since the last look.
         self.fresh: dict[FetchPartition, None] = {}
-        self._delayed_at_ns = reader.mono_ns()
+        self._since_ns = since_ns
         reader.session.waiting = self
-        self._slot = reader.broker.wheel.add(self, wait_ms)
         if is_batched:
             reader.batching.hold(self)
         for wanted, partition, _, _, _ in rows:
             wanted.watch(None if partition is None else partition.watchers)
 
-    def wake(self) -> None:
-        if self._slot != DONE:
-            self._look(False)
-
     def expire(self) -> None:
         """Answer with what is there: max.wait.ms is over, or the session is about to change."""
-        self._look(True)
+        DelayedFetch.wake(self, True)
 
-    def _look(self, is_over: bool) -> None:
+    def wake(self, is_over: bool = False) -> None:
+        """Something has changed: look whether there is enough."""
+        if not self.is_waiting:
+            return
         reader = self.reader
         try:
             if is_over or reader.ready_bytes is None or self._has_enough(reader.ready_bytes):
@@ -184,7 +179,7 @@ class DelayedFetch(PendingResponse):
                 wanted.watch(None if partition is None else partition.watchers)
         except Exception:
             # A bug of this broker: the client is answered all the same, so that it can ask again.
-            if self._slot != DONE:
+            if self.is_waiting:
                 self._fail()
             raise
 
@@ -206,10 +201,10 @@ class DelayedFetch(PendingResponse):
 
     def _stop(self) -> None:
         reader = self.reader
-        if reader.session.waiting is self:
-            reader.session.waiting = None
-        reader.broker.wheel.remove(self, self._slot)
-        self._slot = DONE
+        session = reader.session
+        if session.waiting is self:
+            session.waiting = None
+        self.is_waiting = False
 
     def cancel(self) -> None:
         """The connection has been closed."""
@@ -238,7 +233,7 @@ def handle(broker: FetchedBroker, request: FetchRequest, context: RequestContext
     if broker.tiers is not None and (moved := fetch.reader.moved) is not None:
         reply.on_cancel = broker.tiers.begin(fetch, rows, reply, moved)
         return reply
-    reply.on_cancel = DelayedReply(fetch, rows, reply, is_batched).cancel
+    reply.on_cancel = DelayedReply(fetch, rows, reply, is_batched, fetch.reader.max_wait_ms).cancel
     return reply
 
 
@@ -302,24 +297,32 @@ class PendingFetch:
 
 
 class DelayedReply(DelayedFetch):
-    """The delayed fetch of a request that the handler has served."""
+    """The delayed fetch of a request that the handler has served, in the timer wheel."""
 
-    __slots__ = ("_fetch", "_reply")
+    __slots__ = ("_fetch", "_reply", "_slot")
 
-    def __init__(self, fetch: PendingFetch, rows: list[Row], reply: Reply[FetchResponse], is_batched: bool) -> None:
-        super().__init__(fetch.reader, rows, is_batched, fetch.reader.max_wait_ms)
+    def __init__(
+        self, fetch: PendingFetch, rows: list[Row], reply: Reply[FetchResponse], is_batched: bool, wait_ms: int
+    ) -> None:
+        reader = fetch.reader
+        super().__init__(reader, rows, is_batched, reader.mono_ns())
         self._fetch = fetch
         self._reply = reply
+        self._slot = reader.wheel.add(self, wait_ms)
 
     def _send(self, rows: list[Row]) -> None:
         response = self._fetch.response(rows)
         self._stop()
-        self.reader.delays.add(self.reader.mono_ns() - self._delayed_at_ns)
+        self.reader.delays.add(self.reader.mono_ns() - self._since_ns)
         self._reply.complete(response)
 
     def _fail(self) -> None:
         self._stop()
         self._reply.complete(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _stop(self) -> None:
+        super()._stop()
+        self.reader.wheel.remove(self, self._slot)
 
 
 # -- The session of a request ----------------------------------------------------------------------------------------

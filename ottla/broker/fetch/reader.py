@@ -45,6 +45,8 @@ READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 UNKNOWN_OFFSET = -1
+#: What `SessionReader._records` says of rows in place of a number: one has another log, or none; one is not to wait.
+CHANGED, URGENT = -2, -1
 TOPIC_IDS_VERSION = 13
 #: Before KIP-392 a consumer could not know that it reads from a follower.
 FOLLOWER_READS_VERSION = 11
@@ -86,9 +88,9 @@ class SessionReader:
     """Reads for one request, or for all those of a session that repeat it."""
 
     __slots__ = (
-        "_by_id", "_by_name", "_is_special", "_may_wait", "_rack", "_unreadable", "batching", "broker", "context", "delays", "max_bytes",
+        "_by_id", "_by_name", "_is_special", "_may_wait", "_rack", "_unreadable", "_waits_for_records", "batching", "broker", "context", "delays", "max_bytes",
         "max_wait_ms", "min_bytes", "mono_ns", "moved", "read_committed", "ready_bytes", "replica_epoch", "replica_id", "require_leader",
-        "session",
+        "session", "wheel",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +100,7 @@ class SessionReader:
         replicas, version = broker.replicas, context.api_version
         self.batching = replicas.wakeups.batching
         self.mono_ns = broker.world.clock.mono_ns
+        self.wheel = broker.wheel
         self._by_id = replicas.by_id if version >= TOPIC_IDS_VERSION else None
         self._by_name = replicas.by_name
         self.replica_id = replica_id = replica_id_of(request, version)
@@ -118,6 +121,8 @@ class SessionReader:
         self.moved: Moved | None = None
         self.max_wait_ms = request.max_wait_ms
         self._may_wait = request.max_wait_ms > 0 and bool(session.partitions)
+        #: A follower that has no records of any partition waits for the next one.
+        self._waits_for_records = self._may_wait and self.min_bytes == 1
 
     def limit(self, max_bytes: int) -> None:
         """Read at most `max_bytes`, the rest of the client's quota."""
@@ -138,41 +143,45 @@ class SessionReader:
 
         The third value is about batching (replication/wakeups.py).
         """
-        rows = self.find(self.session.active)
+        session = self.session
+        rows = self.find(session.active)
         if self.replica_id >= 0:
-            rows = self._record_positions(rows, now_ms)
-            if self._may_wait and self.min_bytes == 1 and (records := self._records(rows)) is not None:
+            self._record_positions(rows, now_ms)
+            records = self._records(rows)
+            if records == CHANGED or len(session.active) != len(rows):
+                # The commits of these positions have made other partitions active, or have taken one offline.
+                rows = self.find(session.active)
+                records = self._records(rows)
+            if records >= 0 and self._waits_for_records:
                 if not records:
                     return rows, False, False
-                if self.session.id and self.batching.wants(records):
+                if session.id and self.batching.wants(records):
                     return rows, False, True
         return rows, self.read(rows) or not self._may_wait, False
 
     def find(self, asked: Iterable[FetchPartition]) -> list[Row]:
         """Return the rows without records. Usually a comparison of numbers says that no check can fail, which is then left out."""
         rows: list[Row] = []
-        replica_id = self.replica_id
-        is_special = self._is_special
+        replica_id, replica_epoch = self.replica_id, self.replica_epoch
         for wanted in asked:
             partition = wanted.replica
-            log = None if partition is None else partition.leader_log
-            if log is None:  # the replica is not known yet, or has stopped leading: there may be another object for it
+            if partition is None or (log := partition.leader_log) is None:
+                # The replica is not known yet, or has stopped leading: there may be another object for it.
                 partition = wanted.replica = self._replica(wanted)
-                log = None if partition is None else partition.leader_log
-            if partition is None or log is None or is_special:
-                rows.append(self._checked(wanted, partition))
-                continue
-            leader_epoch, fetched_epoch = wanted.current_leader_epoch, wanted.last_fetched_epoch
+                if partition is None or (log := partition.leader_log) is None:
+                    rows.append(self._checked(wanted, partition))
+                    continue
             if (
-                not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset
-                or (leader_epoch != partition.leader_epoch and leader_epoch >= 0)
-                or (fetched_epoch != log.epochs.latest and fetched_epoch >= 0)
+                self._is_special
+                or not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset
+                or (wanted.current_leader_epoch != partition.leader_epoch and wanted.current_leader_epoch >= 0)
+                or (wanted.last_fetched_epoch != log.epochs.latest and wanted.last_fetched_epoch >= 0)
             ):
                 rows.append(self._checked(wanted, partition))
                 continue
             if replica_id >= 0:
                 follower = partition.followers.get(replica_id)
-                if follower is None or 0 <= self.replica_epoch < follower.broker_epoch:
+                if follower is None or (follower.broker_epoch > replica_epoch and replica_epoch >= 0):
                     rows.append(self._checked(wanted, partition))
                     continue
             rows.append((wanted, partition, log, None, None))
@@ -215,36 +224,32 @@ class SessionReader:
             data.preferred_read_replica = nearer
         return wanted, partition, log, None, data
 
-    def _record_positions(self, rows: list[Row], now_ms: int) -> list[Row]:
+    def _record_positions(self, rows: list[Row], now_ms: int) -> None:
         """Note where a follower is: it holds everything before the offset that it asks for, unless its log has left the leader's."""
-        session, replica_id, replica_epoch = self.session, self.replica_id, self.replica_epoch
-        session.contact_ms = now_ms
+        replica_id, replica_epoch = self.replica_id, self.replica_epoch
+        self.session.contact_ms = now_ms
         for wanted, partition, _, _, data in rows:
             if data is None and partition is not None and partition.leader_log is not None:
                 partition.record_follower_fetch(
                     replica_id, wanted.fetch_offset, wanted.replica_log_start_offset, now_ms, replica_epoch
                 )
-        # The commits of these positions may have made other partitions active, or have taken one offline.
-        if len(session.active) != len(rows):
-            return self.find(session.active)
-        for _, partition, log, _, _ in rows:
-            if log is not None and partition is not None and partition.leader_log is not log:
-                return self.find(session.active)
-        return rows
 
-    def _records(self, rows: list[Row]) -> int | None:
-        """Return the number of records that a follower still has to fetch from these partitions; None if they must not wait for
-        batching.
+    def _records(self, rows: list[Row]) -> int:
+        """Return the number of records that a follower still has to fetch from these partitions; URGENT if they must not wait for
+        batching; CHANGED if a partition has another log by now, or none.
         """
-        records = 0
+        records, is_urgent = 0, False
         for wanted, partition, log, _, data in rows:
-            if data is not None or log is None or partition is None:
-                return None
+            if log is None or partition is None:
+                is_urgent = True
+                continue
+            if partition.leader_log is not log:
+                return CHANGED
             ahead = log.log_end_offset - wanted.fetch_offset
-            if ahead and not partition.is_batched:
-                return None
+            if data is not None or (ahead and not partition.is_batched):
+                is_urgent = True
             records += ahead
-        return records
+        return URGENT if is_urgent else records
 
     def read(self, rows: list[Row]) -> bool:
         """Give the rows their records; return True if there are min.bytes, or if a row without records must be sent at once.
@@ -253,17 +258,16 @@ class SessionReader:
         than its limit counts as its full limit towards the minimum, as in Kafka, which cuts the last batch: otherwise a minimum
         as large as the limit would never be reached.
         """
-        is_follower, read_committed, ready_bytes = self.replica_id >= 0, self.read_committed, self.ready_bytes
-        remaining, total, counted, must_answer = self.max_bytes, 0, 0, False
+        remaining, counted, must_answer = self.max_bytes, 0, False
         for i, (wanted, partition, log, _, data) in enumerate(rows):
             if data is not None or log is None or partition is None:
                 must_answer = True
                 continue
             offset, max_bytes = wanted.fetch_offset, wanted.max_bytes
-            if is_follower:
+            if self.replica_id >= 0:
                 up_to = log.log_end_offset if partition.leader_throttle is None else self._throttled_end(partition, log)
             else:
-                up_to = log.last_stable_offset if read_committed else log.high_watermark
+                up_to = log.last_stable_offset if self.read_committed else log.high_watermark
             if max_bytes > remaining:
                 max_bytes = remaining
             if offset >= up_to:
@@ -274,12 +278,12 @@ class SessionReader:
                 must_answer = True
                 continue
             try:
-                records, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not total)
-                aborted = log.segments.aborted_transactions(offset, next_offset) if read_committed else None
+                records, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not counted)
+                aborted = log.segments.aborted_transactions(offset, next_offset) if self.read_committed else None
             except (KafkaError, StorageFailure) as error:
                 code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
                 if code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
-                    if is_follower:
+                    if self.replica_id >= 0:
                         # The row keeps the offsets of the log: Kafka's followers take the log start offset from this response.
                         rows[i] = wanted, partition, log, None, failed(wanted.index, code)
                         must_answer = True
@@ -296,14 +300,14 @@ class SessionReader:
                 listed = [AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset) for t in aborted]
                 data = PartitionData(partition_index=wanted.index, aborted_transactions=listed)
             rows[i] = wanted, partition, log, records, data
-            size = len(records)
-            # An empty first row has nothing that can be read: its offset is in a gap of compaction, at the end.
-            count = max_bytes if size < max_bytes and next_offset < up_to and (size or total) else size
-            if ready_bytes is not None:
-                ready_bytes[wanted] = count
-            total += size
-            counted += count
+            size = count = len(records)
             remaining = remaining - size if size < remaining else 0
+            if self.ready_bytes is not None:
+                # An empty first row has nothing that can be read: its offset is in a gap of compaction, at the end.
+                if size < max_bytes and next_offset < up_to and (size or counted):
+                    count = max_bytes
+                self.ready_bytes[wanted] = count
+            counted += count
         return counted >= self.min_bytes or must_answer
 
     def _throttled_end(self, partition: Partition, log: Log) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.fetch.handler import DONE, DelayedFetch, DelayedReply, PendingFetch
+from ottla.broker.fetch.handler import DelayedReply, PendingFetch
 from ottla.broker.fetch.reader import Moved, Row, failed
 from ottla.broker.tiers.tier_reads import TieredRecords, TierReads
 from ottla.protocol.errors import KafkaError
@@ -31,8 +31,7 @@ class RemoteFetch(DelayedReply):
         tiers: TierReads,
         moved: Moved,
     ) -> None:
-        DelayedFetch.__init__(self, fetch.reader, rows, False, tiers.wait_ms)
-        self._fetch, self._reply = fetch, reply
+        super().__init__(fetch, rows, reply, False, tiers.wait_ms)
         self._wanted, partition, self._log = moved
         self._offset = self._wanted.fetch_offset
         self._found: TieredRecords | KafkaError | None = None
@@ -41,12 +40,12 @@ class RemoteFetch(DelayedReply):
         work = tiers.read(partition, self._log, self._offset, max_bytes, read_committed=reader.read_committed)
         tiers.begin(partition, work, self._read)
 
-    def wake(self) -> None:
+    def wake(self, is_over: bool = False) -> None:
         """The reply waits for the store, whatever comes in other partitions."""
 
     def _read(self, found: TieredRecords | KafkaError) -> None:
         self._found = found
-        if self._slot != DONE:
+        if self.is_waiting:
             self.expire()
 
     def _send(self, rows: list[Row]) -> None:

@@ -21,14 +21,15 @@ from ottla.broker.fetch.reader import ISOLATION_LEVELS, FetchedBroker, Row, Sess
 from ottla.broker.fetch.response_frame import response_frame
 from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, replica_id_of
 from ottla.broker.replication.fetch_requests import request_form
-from ottla.broker.replication.follower_session import INITIAL_EPOCH
+from ottla.broker.replication.follower_session import INITIAL_EPOCH, INVALID_SESSION_ID
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.primitives import Pieces
 from ottla.server.authorization.authorizer import Authorizer
+from ottla.server.clock import Deadline
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import MISSES_MAX, RequestContext
+from ottla.server.network.context import ANSWERED, DELAYED, MISSES_MAX, NOT_SERVED, RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.pending_reply import encode_frame, failure_reply
 
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from ottla.server.network.dispatch import Dispatcher
     from ottla.server.network.route import Route
 
-read_start = Struct(">Ii").unpack_from
+#: Size, API and version, correlation id.
+read_start = Struct(">iIi").unpack_from
 read_epoch = Struct(">iB").unpack_from
 #: Topic id, and its partitions plus one.
 read_topic = Struct(">16sB").unpack_from
@@ -62,8 +64,8 @@ class RepeatedFetch(SessionReader):
     """
 
     __slots__ = (
-        "_aborted", "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_quotas", "_sessions", "_start", "_tail",
-        "_tail_bytes", "pacing", "request", "route",
+        "_aborted", "_authorizer", "_is_incremental", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_quotas", "_sessions", "_start", "_tail",
+        "_tail_bytes", "deadline", "pacing", "request", "route",
     )  # fmt: skip
 
     def __init__(
@@ -82,67 +84,67 @@ class RepeatedFetch(SessionReader):
         self._prefix, self._tail = form
         self._tail_bytes = len(self._tail)
         self._start = ApiKey.FETCH << 16 | context.api_version
-        self._prefix_end = 8 + len(self._prefix)
+        self._prefix_end = 12 + len(self._prefix)
         self._misses = 0
         self.pacing = pacing
         self._sessions = broker.fetch_sessions
         self._quotas = broker.quotas
         self._aborted = int(self.read_committed)
+        self._is_incremental = session.id != INVALID_SESSION_ID
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
         self._mono_ms = broker.world.clock.mono_ms
+        self.deadline = Deadline(broker.world.clock, broker.wheel)
 
-    def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
+    def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> int:
         at = pos + self._prefix_end
         if at + 5 > end:
-            return False
-        start, correlation_id = read_start(buf, pos)
-        if start != self._start or buf[pos + 8 : at] != self._prefix:
+            return NOT_SERVED
+        nbytes, start, correlation_id = read_start(buf, pos)
+        if nbytes != end - pos - 4:
+            return NOT_SERVED
+        if start != self._start or buf[pos + 12 : at] != self._prefix:
             if start >> 16 == ApiKey.FETCH:
                 self._miss(connection)
-            return False
+            return NOT_SERVED
         session = self.session
-        session_id = session.id
-        if session.is_closed:
-            connection.fast_path = None
-            return False
         epoch, topics = read_epoch(buf, at)
         if (
-            epoch != (session.epoch if session_id else FINAL_EPOCH)
+            epoch != session.epoch
             or session.waiting is not None
             or session.unnamed
             or session.reads_remote
             or self._quotas.active
             or (self._authorizer is not None and not self._is_allowed(self._authorizer, connection))
         ):
-            if session.reads_remote:
+            if session.reads_remote or session.is_closed:
                 connection.fast_path = None
-            return False
+            return NOT_SERVED
         # What follows is what the handler would do as well.
         if not self._take_over(session, buf, at + 5, end, topics):
             self._miss(connection)
-            return False
+            return NOT_SERVED
         now_ms = self._mono_ms()
-        if session_id:
+        if session.id:
             self._sessions.use(session, now_ms)
         pacing = self.pacing
         if pacing is not None:
             wait_ms = pacing.arrived(now_ms, session.partitions.values())
             if wait_ms:  # it has no rows, so that no append wakes it
-                DelayedRepeatedFetch(self, [], connection, correlation_id, False, min(wait_ms, self.max_wait_ms))
-                connection.stamp_ns = self.mono_ns()
-                return True
+                wait_ms = min(wait_ms, self.max_wait_ms)
+                DelayedRepeatedFetch(self, [], connection, correlation_id, False, now_ms + wait_ms)
+                return DELAYED
         rows, is_enough, is_batched = self.begin(now_ms)
         if not is_enough:
             if pacing is not None:
                 pacing.caught_up()
-            DelayedRepeatedFetch(self, rows, connection, correlation_id, is_batched, self.max_wait_ms)
-            connection.stamp_ns = self.mono_ns()
-            return True
-        connection.reply(*self.response(correlation_id, rows))
-        now_ns = self.mono_ns()
-        self.route.count(now_ns - connection.stamp_ns)
-        connection.stamp_ns = now_ns
-        return True
+            DelayedRepeatedFetch(self, rows, connection, correlation_id, is_batched, now_ms + self.max_wait_ms)
+            return DELAYED
+        head, parts, nbytes = self.response(correlation_id, rows)
+        if parts:
+            connection.reply(head, parts, nbytes)
+        else:
+            connection.send(head, nbytes)
+        return ANSWERED
 
     def _miss(self, connection: Connection) -> None:
         self._misses += 1
@@ -229,9 +231,8 @@ class RepeatedFetch(SessionReader):
 
     def response(self, correlation_id: int, rows: list[Row]) -> tuple[bytes, Pieces, int]:
         """Return the response's frame: its head, other pieces, and bytes. Afterwards the session is as its client knows it."""
-        session_id = self.session.id
-        sent = settle(self, rows, is_incremental=session_id != 0)
-        frame = response_frame(correlation_id, session_id, sent, self._aborted)
+        sent = settle(self, rows, is_incremental=self._is_incremental)
+        frame = response_frame(correlation_id, self.session.id, sent, self._aborted)
         if frame is None:
             frame = self.encoded(correlation_id, response_of(self, sent))
         if self.pacing is not None:
@@ -252,7 +253,7 @@ class DelayedRepeatedFetch(DelayedFetch):
     There is no reply object, and no copy of the request.
     """
 
-    __slots__ = ("_connection", "_correlation_id", "_repeated", "_started_ns")
+    __slots__ = ("_connection", "_correlation_id", "_repeated")
 
     def __init__(
         self,
@@ -261,35 +262,38 @@ class DelayedRepeatedFetch(DelayedFetch):
         connection: Connection,
         correlation_id: int,
         is_batched: bool,
-        wait_ms: int,
+        due_ms: int,
     ) -> None:
-        DelayedFetch.__init__(self, repeated, rows, is_batched, wait_ms)
+        DelayedFetch.__init__(self, repeated, rows, is_batched, connection.stamp_ns)
         self._repeated = repeated
+        repeated.deadline.begin(self, due_ms)
         self._connection = connection
         self._correlation_id = correlation_id
-        self._started_ns = connection.stamp_ns
         connection.wait(self, 0)
 
+    def cancel(self) -> None:
+        super().cancel()
+        self._repeated.deadline.close()
+
     def _send(self, rows: list[Row]) -> None:
-        self._complete(*self._repeated.response(self._correlation_id, rows))
+        self._complete(self._repeated.response(self._correlation_id, rows))
 
     def _fail(self) -> None:
         repeated = self._repeated
         error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         response = failure_reply(repeated.route, repeated.context.api_version, repeated.request, error)
-        self._complete(*repeated.encoded(self._correlation_id, response))
+        self._complete(repeated.encoded(self._correlation_id, response))
 
-    def _complete(self, head: bytes, parts: Pieces, nbytes: int) -> None:
+    def _complete(self, frame: tuple[bytes, Pieces, int]) -> None:
         self._stop()
         connection, repeated = self._connection, self._repeated
-        now_ns = repeated.mono_ns()
-        repeated.delays.add(now_ns - self._delayed_at_ns)
+        elapsed_ns = repeated.mono_ns() - self._since_ns
+        repeated.delays.add(elapsed_ns)
         if connection.closed:
             return
-        self.parts = [head, *parts]
-        self.nbytes = nbytes
-        repeated.route.count(now_ns - self._started_ns)
-        connection.ready(self, 0)
+        repeated.route.count(elapsed_ns)
+        head, parts, nbytes = frame
+        connection.complete(self, head, parts, nbytes)
 
 
 class RepeatedFetches:
@@ -318,7 +322,7 @@ class RepeatedFetches:
             session = broker.fetch_sessions.get(request.session_id)
         else:
             asked = asked_partitions(broker, request, by_id=True)
-            session = FetchSession(asked, replica_id=replica_id, uses_topic_ids=True)
+            session = FetchSession(asked, replica_id=replica_id, uses_topic_ids=True, epoch=FINAL_EPOCH)
         if (
             session is None
             or not session.uses_topic_ids

@@ -11,6 +11,7 @@ from struct import Struct
 from ottla.broker.fetch.handler import Sent
 from ottla.broker.replication.fetch_requests import LAST_TAGS
 from ottla.protocol.primitives import Pieces, uvarint
+from ottla.server.transport import JOIN_BYTES
 
 # Size, correlation id, no tags; throttle time, error, session id, topics plus one.
 HEAD = Struct(">iixihiB")
@@ -18,10 +19,17 @@ HEAD = Struct(">iixihiB")
 PARTITION = Struct(">ihqqqBi")
 ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
 pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
+#: The same fields, and the length of the records plus one, as a varint of two bytes.
+ONE_USUAL = Struct(ONE_PARTITION.format + "H")
+pack_usual = ONE_USUAL.pack
+USUAL_FRAME_BYTES = ONE_USUAL.size + len(LAST_TAGS)
 #: The size of the frame for one partition, without the records and their length.
 ONE_FRAME_BYTES = ONE_PARTITION.size + len(LAST_TAGS)
 NO_TAG = b"\0"
 NO_RECORDS = b"\1\0"
+NO_PARTS: Pieces = []
+#: From this size on the varint of the length of records, plus one, takes three bytes.
+USUAL_BYTES_MAX = (1 << 14) - 1
 
 
 def response_frame(
@@ -38,15 +46,23 @@ def response_frame(
         return None
     topic_id, index = wanted.topic_id, wanted.index
     size = len(records)
+    if 127 <= size < USUAL_BYTES_MAX:
+        more = size + 1
+        nbytes = USUAL_FRAME_BYTES + size
+        head = pack_usual(
+            nbytes - 4, correlation_id, 0, 0, session_id, 2, topic_id, 2, index, 0, high_watermark, last_stable_offset,
+            log_start_offset, aborted, -1, (more & 127 | 128) << 8 | more >> 7,
+        )  # fmt: skip
+        return b"".join((head, records, LAST_TAGS)), NO_PARTS, nbytes
     length = uvarint(size + 1)
     nbytes = ONE_FRAME_BYTES + len(length) + size
     head = pack_one(
         nbytes - 4, correlation_id, 0, 0, session_id, 2, topic_id, 2, index, 0, high_watermark, last_stable_offset,
         log_start_offset, aborted, -1,
     )  # fmt: skip
-    if not size:
-        return head + length + LAST_TAGS, [], nbytes
-    return head + length, [records, LAST_TAGS], nbytes
+    if nbytes > JOIN_BYTES:
+        return head + length, [records, LAST_TAGS], nbytes
+    return b"".join((head, length, records, LAST_TAGS)), NO_PARTS, nbytes
 
 
 def _several(

@@ -30,6 +30,8 @@ from ottla.broker.replication.watchers import Watchers
 from ottla.protocol.messages.fetch import FetchRequest
 
 FINAL_EPOCH = -1
+#: The epoch of a session that is closed: no request has it.
+NO_EPOCH = -2
 
 #: Topic id and index from Fetch v13 on, before it topic name and index.
 PartitionKey: TypeAlias = tuple[bytes | str, int]
@@ -127,7 +129,6 @@ class FetchSession:
         "created_ms",
         "epoch",
         "id",
-        "is_closed",
         "last_used_ms",
         "partitions",
         "reads_remote",
@@ -138,10 +139,16 @@ class FetchSession:
     )  # fmt: skip
 
     def __init__(
-        self, partitions: dict[PartitionKey, FetchPartition], *, replica_id: int = -1, uses_topic_ids: bool = False
+        self,
+        partitions: dict[PartitionKey, FetchPartition],
+        *,
+        replica_id: int = -1,
+        uses_topic_ids: bool = False,
+        epoch: int = 1,
     ) -> None:
         self.id = INVALID_SESSION_ID
-        self.epoch = 1
+        #: The epoch of the next request.
+        self.epoch = epoch
         #: The follower that fetches; -1 for a consumer.
         self.replica_id = replica_id
         self.uses_topic_ids = uses_topic_ids
@@ -160,9 +167,12 @@ class FetchSession:
         self.cached_size = len(partitions)
         #: Its last request was for an offset that is in remote storage alone: the next one is the handler's.
         self.reads_remote = False
-        self.is_closed = False
         #: The request that has not been answered yet.
         self.waiting: WaitingRequest | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self.epoch == NO_EPOCH
 
     @property
     def is_followers(self) -> bool:
@@ -197,7 +207,7 @@ class FetchSession:
         partition.watch(replica)
 
     def close(self) -> None:
-        self.is_closed = True
+        self.epoch = NO_EPOCH
         for partition in self.partitions.values():
             self._let_go(partition)
 

@@ -32,15 +32,17 @@ EVICTION_MS_MIN = 120_000
 class DelayTimes:
     """The times that delayed fetches have waited: Kafka's RemoteTimeMs. Fetches that are answered at once are not counted."""
 
-    count: int = 0
     total_ns: int = 0
     #: The bucket of a time is the bit length of its units of 1024 ns, as in a route.
     buckets: list[int] = field(default_factory=lambda: [0] * LATENCY_BUCKETS)
 
+    @property
+    def count(self) -> int:
+        return sum(self.buckets)
+
     def add(self, elapsed_ns: int) -> None:
-        self.count += 1
         self.total_ns += elapsed_ns
-        self.buckets[min((elapsed_ns >> 10).bit_length(), LATENCY_BUCKETS - 1)] += 1
+        self.buckets[(elapsed_ns >> 10).bit_length()] += 1
 
 
 class FetchSessionCache:

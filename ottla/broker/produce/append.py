@@ -35,7 +35,6 @@ from ottla.protocol.schema import ZERO_UUID, maker
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.network.context import Answer, Reply, RequestContext
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log_config import NEVER
 
 #: Prepared batches by `id()` of their PartitionProduceData.
 PreparedBatches: TypeAlias = Mapping[int, Prepared]
@@ -122,7 +121,7 @@ def append(
             partitions.append(written)
             if acks == -1 and not partition.is_committed(appended.last_offset):
                 waits.append((partition.when_committed, appended.last_offset, _fails(written)))
-            if partition.flush_messages != NEVER and partition.wants_flush:
+            if partition.flushes and partition.wants_flush:
                 waits.append((partition.when_flushed, appended.last_offset, _fails(written)))
         responses.append(
             new_topic_response(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)

@@ -26,16 +26,16 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.protocol.primitives import Pieces, read_uvarint_rest
+from ottla.protocol.primitives import read_uvarint_rest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import MISSES_MAX, PendingResponse, RequestContext
+from ottla.server.network.context import ANSWERED, DELAYED, MISSES_MAX, NOT_SERVED, PendingResponse, RequestContext
 from ottla.server.network.frames import Buffer
+from ottla.server.network.replies import NO_PARTS
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log_config import NEVER
 
 if TYPE_CHECKING:
     from ottla.server.network.dispatch import Dispatcher
@@ -47,12 +47,12 @@ KNOWN_MAX = 1_000
 PREFIX_BYTES_MAX = 1 << 10
 #: zstd is for Produce v7 and up (KIP-110): below, the handler looks at the codec.
 VERSION_MIN = 7
-read_start = Struct(">Ii").unpack_from
+#: Size, API and version, correlation id.
+read_start = Struct(">iIi").unpack_from
 read_index_and_size = Struct(">ii").unpack_from
 read_index_and_bytes = Struct(">iBB").unpack_from
 #: A value of the base offset that cannot be mistaken for another field of a response.
 MARK = 0x7A6B_5C4D_3E2F_1A0B
-NO_PARTS: Pieces = []
 NO_TAGS = bytes(3)  # of the partition, the topic and the request
 
 
@@ -64,7 +64,7 @@ class RepeatedProduce:
 
     __slots__ = (
         "_acks", "_authorizer", "_bytes_min", "_head", "_is_all", "_is_flexible", "_misses", "_mono_ns", "_name", "_nbytes", "_pack", "_partitions",
-        "_prefix", "_prefix_end", "_quotas", "_replicas", "_route", "_start", "_tail", "_topic_id", "_turn", "_wakeups", "_wall_ms",
+        "_prefix", "_prefix_end", "_quotas", "_replicas", "_start", "_tail", "_topic_id", "_turn", "_wakeups", "_wall_ms", "route",
         "timeout_ms", "wheel",
     )  # fmt: skip
 
@@ -81,7 +81,7 @@ class RepeatedProduce:
         [topic] = request.topic_data
         self._start = ApiKey.PRODUCE << 16 | version
         self._prefix = prefix
-        self._prefix_end = 8 + len(prefix)
+        self._prefix_end = 12 + len(prefix)
         self._bytes_min = self._prefix_end + HEADER_BYTES
         self._is_flexible = request_header_version(ApiKey.PRODUCE, version) == 2
         self._name = name
@@ -100,23 +100,25 @@ class RepeatedProduce:
         self._wakeups = broker.replicas.wakeups
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
         self._mono_ns = dispatcher.mono_ns
-        self._route = route
+        self.route = route
         self._pack, self._nbytes, self._head, self._tail = response_form(topic, version)
 
-    def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
+    def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> int:
         if end - pos < self._bytes_min:
-            return False
-        start, correlation_id = read_start(buf, pos)
+            return NOT_SERVED
+        nbytes, start, correlation_id = read_start(buf, pos)
         at = pos + self._prefix_end
-        if start != self._start or buf[pos + 8 : at] != self._prefix:
+        if nbytes != end - pos - 4:
+            return NOT_SERVED
+        if start != self._start or buf[pos + 12 : at] != self._prefix:
             if start >> 16 == ApiKey.PRODUCE:
                 self._misses += 1
                 if self._misses >= MISSES_MAX:
                     self._misses = 0
                     connection.fast_path = None
-            return False
+            return NOT_SERVED
         if self._quotas.active:
-            return False
+            return NOT_SERVED
         if self._is_flexible:
             index, size, more = read_index_and_bytes(buf, at)
             if size < 128:
@@ -128,51 +130,46 @@ class RepeatedProduce:
                 try:
                     size, at = read_uvarint_rest(buf, at + 5, size)
                 except MalformedMessage:
-                    return False
+                    return NOT_SERVED
             stop = at + size - 1
             if stop + 3 != end or buf[stop:end] != NO_TAGS:
-                return False
+                return NOT_SERVED
         else:
             index, size = read_index_and_size(buf, at)
             at += 8
             stop = at + size
             if stop != end:
-                return False
+                return NOT_SERVED
         partition = self._partitions.get(index) or self._find(index)
         if (
             partition is None
-            or partition.flush_messages != NEVER
+            or partition.flushes
             or buf[at + ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT
             or (self._authorizer is not None and not self._is_allowed(self._authorizer, connection))
         ):
-            return False
+            return NOT_SERVED
         turn = self._turn
         turn.left = RECORDS_A_TURN
         try:
             appended = partition.append(memoryview(buf)[at:stop], self._acks, self._wall_ms(), prepared=turn)
         except (KafkaError, StorageFailure, TooLong):
             self._partitions.clear()
-            return False
+            return NOT_SERVED
         first, last, append_time, log_start, _ = appended
         is_all = self._is_all
-        if is_all and not partition.alone and not partition.is_committed(last):
+        if is_all and not partition.commits_at_once and not partition.is_committed(last):
             body = (index, first, append_time, log_start)
             DelayedRepeatedProduce(self, connection, correlation_id, partition, last, body)
-            connection.stamp_ns = self._mono_ns()
-            return True
+            return DELAYED
         frame = self._pack(
             self._nbytes, correlation_id, self._head, index, 0, first, append_time, log_start, self._tail
         )
         wakeups = self._wakeups
         if is_all and wakeups.pending and wakeups.afterwards is None:
             wakeups.afterwards = FollowingProduce(self, connection, frame)
-            connection.stamp_ns = self._mono_ns()
-            return True
-        connection.reply(frame, NO_PARTS, len(frame))
-        now_ns = self._mono_ns()
-        self._route.count(now_ns - connection.stamp_ns)
-        connection.stamp_ns = now_ns
-        return True
+            return DELAYED
+        connection.send(frame, self._nbytes + 4)
+        return ANSWERED
 
     def _find(self, index: int) -> Partition | None:
         replicas = self._replicas
@@ -189,7 +186,7 @@ class RepeatedProduce:
         return context is not None and may_write(authorizer, context, self._name)
 
     def count(self, started_ns: int) -> None:
-        self._route.count(self._mono_ns() - started_ns)
+        self.route.count(self._mono_ns() - started_ns)
 
     def response(self, correlation_id: int, body: tuple[int, int, int, int], error: ErrorCode) -> bytes:
         """Return the whole frame. `body`: index, base offset, LogAppendTime, log start offset."""
@@ -243,10 +240,8 @@ class DelayedRepeatedProduce(PendingResponse):
         if connection.closed:
             return
         frame = short.response(self._correlation_id, self._body, error)
-        self.parts = [frame]
-        self.nbytes = len(frame)
         short.count(self._started_ns)
-        connection.ready(self, 0)
+        connection.complete(self, frame, NO_PARTS, len(frame))
 
 
 class FollowingProduce(PendingResponse):
@@ -268,15 +263,13 @@ class FollowingProduce(PendingResponse):
         self._connection = connection
         self._frame = frame
         self._started_ns = connection.stamp_ns
-        connection.wait(self, len(frame))
+        connection.wait(self, 0)
 
     def __call__(self) -> None:
         if self._connection.closed:
             return
-        self.parts = [self._frame]
-        self.nbytes = len(self._frame)
         self._short.count(self._started_ns)
-        self._connection.ready(self, self.nbytes)
+        self._connection.complete(self, self._frame, NO_PARTS, len(self._frame))
 
 
 class RepeatedProduces:

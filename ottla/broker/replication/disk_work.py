@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
+from ottla.protocol.work import DiskJob
 from ottla.server.clock import pause
 from ottla.server.tasks import isolated
 from ottla.server.workers import Priority
@@ -38,6 +40,15 @@ class FlushOwner(Protocol):
     def leader_log(self) -> Log | None: ...
 
     def flushed(self, failed: bool) -> None: ...
+
+
+def append_job(own_log: Log | None, records: bytes | memoryview, now_ms: int) -> DiskJob | None:
+    """Return what the disk must do before a follower's log can take the records, if anything."""
+    if own_log is None:
+        return None
+    # The first batch decides whether the append begins with a roll by time.
+    max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
+    return own_log.room.disk_job(len(records), own_log.log_end_offset, max_timestamp, now_ms)
 
 
 async def flush_log(world: World, local_log: Log, priority: Priority = Priority.ACKNOWLEDGE) -> bool:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from ottla.broker.replication.follower_session import FollowerSession
+from ottla.broker.replication.follower_session import INVALID_SESSION_ID, FollowerSession, Key
 from ottla.broker.replication.remote_start import RemoteStates
 from ottla.protocol.api import APIS, ApiKey, encode_request_header
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.messages.fetch import FetchRequest, PartitionData, ReplicaState
 from ottla.protocol.primitives import Buffer, read_uvarint_rest
-from ottla.protocol.schema import maker
 from ottla.protocol.slotted import frozen
 from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
@@ -33,9 +32,28 @@ pack_position = Struct(">iB16sBiiqiqixx").pack
 # Correlation id, tags; throttle time, error, session id, topics plus one; topic id, partitions plus one; index, error, high watermark,
 # last stable offset, log start offset, aborted transactions plus one, preferred replica.
 ONE_ANSWER = Struct(">iBihiB16sBihqqqBi")
-new_partition_data = maker(PartitionData)
+new_answer = tuple.__new__
 #: The empty tag sections at the end: of the partition, the topic and the response.
 LAST_TAGS = bytes(3)
+
+
+class OneAnswer(NamedTuple):
+    """The response for one partition without an error: what a follower takes of it. The records are a view of the receive buffer."""
+
+    session_id: int
+    key: Key
+    high_watermark: int
+    log_start_offset: int
+    records: bytes | memoryview
+
+    def kept(self) -> PartitionData:
+        """Return it as a struct with a copy of the records, for a later turn."""
+        return PartitionData(
+            partition_index=self.key[1],
+            high_watermark=self.high_watermark,
+            log_start_offset=self.log_start_offset,
+            records=bytes(self.records),
+        )
 
 
 @frozen
@@ -76,8 +94,7 @@ class FetchRequests:
         if form_of == self._form_of:
             change = session.only_change()
             if change is not None:
-                (topic_id, index), position, epoch = change
-                offset, last_epoch, leader_epoch, log_start = position
+                (topic_id, index), (offset, last_epoch, leader_epoch, log_start), epoch = change
                 topics = pack_position(
                     epoch,
                     2,
@@ -129,14 +146,14 @@ def request_form(request: FetchRequest, version: int, client_id: str | None) -> 
     return encode_request_header(ApiKey.FETCH, version, 0, client_id)[8:] + body[:at], body[at + 5 :]
 
 
-def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> tuple[int, bytes, PartitionData] | None:
-    """Return session id, topic id and partition of a response that has one partition and no error; None for every other."""
+def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> OneAnswer | None:
+    """Return what is in a response that has one partition and no error; None for every other."""
     at = pos + ONE_ANSWER.size
     if at >= end:
         return None
     (
-        correlated, header_tags, _, error, session_id, topics, topic_id, partitions, index, code, high_watermark,
-        last_stable_offset, log_start_offset, aborted, preferred,
+        correlated, header_tags, _, error, session_id, topics, topic_id, partitions, index, code, high_watermark, _, log_start_offset,
+        aborted, _,
     ) = ONE_ANSWER.unpack_from(frame, pos)  # fmt: skip
     if correlated != correlation_id or header_tags or error or topics != 2 or partitions != 2 or code or aborted > 1:
         return None
@@ -150,16 +167,14 @@ def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> tuple[
     stop = at + size - 1
     if size == 0 or stop + len(LAST_TAGS) != end or frame[stop:end] != LAST_TAGS:
         return None
-    data = new_partition_data(
-        partition_index=index,
-        high_watermark=high_watermark,
-        last_stable_offset=last_stable_offset,
-        log_start_offset=log_start_offset,
-        aborted_transactions=[] if aborted else None,
-        preferred_read_replica=preferred,
-        records=memoryview(frame)[at:stop],
-    )
-    return session_id, topic_id, data
+    records = memoryview(frame)[at:stop]
+    return new_answer(OneAnswer, (session_id, (topic_id, index), high_watermark, log_start_offset, records))
+
+
+def answer_of(data: PartitionData, key: Key) -> OneAnswer:
+    """Return what a follower takes of one partition of any response."""
+    records = cast("bytes | memoryview", data.records or b"")
+    return OneAnswer(INVALID_SESSION_ID, key, data.high_watermark, data.log_start_offset, records)
 
 
 def kept(data: PartitionData) -> PartitionData:

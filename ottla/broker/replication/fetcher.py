@@ -18,10 +18,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Never, cast
+from typing import Any, Never
 
-from ottla.broker.replication.disk_work import flush_when_there_is_room
-from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, kept
+from ottla.broker.replication.disk_work import append_job, flush_when_there_is_room
+from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, OneAnswer, answer_of, kept
 from ottla.broker.replication.follower_session import (
     LEADERSHIP_ERRORS,
     SESSION_ERRORS,
@@ -38,8 +38,7 @@ from ottla.broker.replication.truncation import Basis, agreed_end, go_to_leaders
 from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
-from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
-from ottla.protocol.work import DiskJob, TooLong
+from ottla.protocol.work import TooLong
 from ottla.server.clock import TimerHandle
 from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.network.wire import ChannelClosed
@@ -123,7 +122,7 @@ class LeaderFetcher:
         if self._closed or self._connecting:
             return
         session = self.session
-        if session.has_delayed and (next_ms := session.resume(self._world.clock.mono_ms())) >= 0:
+        if session.delayed and (next_ms := session.resume(self._world.clock.mono_ms())) >= 0:
             self._schedule(max(1, next_ms - self._world.clock.mono_ms()))
         may_send = not self._in_flight or (session.has_news and self._in_flight < IN_FLIGHT_MAX)
         if not may_send or not (session.followed or session.is_open):
@@ -147,24 +146,21 @@ class LeaderFetcher:
         self._in_flight += 1
 
     def _answered(self, protocol: ChannelProtocol, number: int, response: Any, failure: ChannelClosed | None) -> None:
-        """The leader's `response` is a FetchResponse, or what `one_answer` gives."""
+        """The leader's `response` is a FetchResponse, or the OneAnswer that it usually is."""
         if protocol is not self.link.protocol:
             return  # of a connection that was given up
         if failure is not None:
             self._lost(failure)
             return
         self.link.answered()
-        if response.__class__ is tuple:
-            session_id, topic_id, data = response
-            responses = [(topic_id, data)]
+        if response.__class__ is OneAnswer:
+            self._handle_one(protocol, number, response)
         elif response.error_code != ErrorCode.NONE:
             self._refused(ErrorCode(response.error_code))
-            return
         else:
-            session_id = response.session_id
+            self.session.answered(response.session_id)
             responses = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
-        self.session.answered(session_id)
-        self._handle(protocol, number, responses)
+            self._handle(protocol, number, responses)
 
     def _refused(self, code: ErrorCode) -> None:
         log.info("Broker %d answered a fetch with %s", self.leader_id, code.name)
@@ -221,6 +217,20 @@ class LeaderFetcher:
 
     # -- Responses ---------------------------------------------------------------------------------------------------
 
+    def _handle_one(self, protocol: ChannelProtocol, number: int, answer: OneAnswer) -> None:
+        """Handle the usual response as `_handle` does."""
+        session = self.session
+        session.answered(answer.session_id)
+        if (followed := session.asked(answer.key, number)) is not None:
+            try:
+                self._take(followed, answer)
+            except TooLong:
+                left = [(answer.key[0], answer.kept())]
+                self._world.spawn(self._run_disk_jobs(protocol, number, left), f"logs for {self.leader_id}")
+                return
+        self._in_flight -= 1
+        self._turn()
+
     def _handle(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]], ready: int = 0
     ) -> None:
@@ -239,9 +249,8 @@ class LeaderFetcher:
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 key = (topic_id, data.partition_index)
-                followed = self.session.asked(key, number)
-                if followed is not None:
-                    self._handle_partition(key, followed, data, may_wait=i < ready)
+                if (followed := self.session.asked(key, number)) is not None:
+                    self._take(followed, answer_of(data, key), data, may_wait=i < ready)
         except TooLong:
             left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
             self._world.spawn(self._run_disk_jobs(protocol, number, left), f"logs for {self.leader_id}")
@@ -254,30 +263,29 @@ class LeaderFetcher:
         self._in_flight -= 1
         self._turn()
 
-    def _disk_job(self, followed: Followed | None, data: PartitionData) -> DiskJob | None:
-        own_log = None if followed is None else followed.partition.log
-        if own_log is None:
-            return None
-        records = cast("bytes | memoryview", data.records or b"")
-        # The first batch decides whether the append begins with a roll by time.
-        max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
-        return own_log.room.disk_job(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
-
     async def _run_disk_jobs(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]]
     ) -> None:
         """Run on several threads: while one waits for the file system, the others proceed."""
         ready = min(len(responses), DISK_JOBS_AT_ONCE)
-        asked = [
-            (self.session.asked((topic_id, data.partition_index), number), data) for topic_id, data in responses[:ready]
-        ]
-        jobs = [job for each in asked if (job := self._disk_job(*each)) is not None]
-        await asyncio.gather(*(self._world.workers.on_disk(job.directory, Priority.ROLL, job.run) for job in jobs))
+        now_ms = self._world.clock.wall_ms()
+        jobs = []
+        for topic_id, data in responses[:ready]:
+            key = (topic_id, data.partition_index)
+            if (followed := self.session.asked(key, number)) is not None:
+                jobs.append(append_job(followed.partition.log, answer_of(data, key).records, now_ms))
+        on_disk = self._world.workers.on_disk
+        await asyncio.gather(*(on_disk(job.directory, Priority.ROLL, job.run) for job in jobs if job))
         self._handle(protocol, number, responses, ready)
 
-    def _handle_partition(self, key: Key, followed: Followed, data: PartitionData, *, may_wait: bool) -> None:
-        """Raise TooLong, and change nothing, if the log needs the disk first and `may_wait` is False."""
-        partition, sent = followed.partition, followed.sent
+    def _take(
+        self, followed: Followed, answer: OneAnswer, data: PartitionData | None = None, *, may_wait: bool = False
+    ) -> None:
+        """Take what the leader has sent for a partition; `data` has more where it may be an error, or another end of an epoch.
+
+        Raise TooLong, and change nothing, if the log needs the disk first and `may_wait` is False.
+        """
+        partition, sent, key = followed.partition, followed.sent, answer.key
         own_log = partition.log
         if (
             own_log is None
@@ -289,18 +297,16 @@ class LeaderFetcher:
             self.session.changed(key)
             return
         try:
-            if data.error_code != ErrorCode.NONE:
+            if data is not None and data.error_code != ErrorCode.NONE:
                 self._handle_error(key, partition, own_log, ErrorCode(data.error_code))
-            elif data.diverging_epoch.epoch >= 0:
+            elif data is not None and data.diverging_epoch.epoch >= 0:
                 self._truncate(key, partition, own_log, data.diverging_epoch)
             else:
-                records = cast("bytes | memoryview", data.records or b"")
+                _, _, high_watermark, log_start_offset, records = answer
                 now_ms = self._world.clock.wall_ms()
-                partition.append_as_follower(
-                    records, data.high_watermark, data.log_start_offset, now_ms, may_wait=may_wait
-                )
+                partition.append_as_follower(records, high_watermark, log_start_offset, now_ms, may_wait=may_wait)
                 pause_ms = 0 if partition.follower_throttle is None else throttled_ms(partition, len(records))
-                if partition.flush_messages == EVERY_RECORD and self._flush_first(partition):
+                if partition.flushes and self._flush_first(partition):
                     pass
                 elif pause_ms:
                     self._delay(key, pause_ms)

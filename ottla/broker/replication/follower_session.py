@@ -103,7 +103,8 @@ class FollowerSession:
     is_fresh: bool = True
     _changed: dict[Key, None] = field(default_factory=dict)
     _forgotten: dict[Key, None] = field(default_factory=dict)
-    _delayed: dict[Key, None] = field(default_factory=dict)
+    #: The partitions that are left out for now.
+    delayed: dict[Key, None] = field(default_factory=dict)
 
     def add(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
@@ -116,14 +117,14 @@ class FollowerSession:
             if followed.wait is not None and followed.wait.outlasts(partition):
                 return  # its end sends the new position
             followed.delayed_until_ms, followed.wait = NOT_DELAYED, None
-            self._delayed.pop(key, None)
+            self.delayed.pop(key, None)
         self._changed[key] = None
 
     def remove(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         followed = self.followed.pop(key, None)
         self._changed.pop(key, None)
-        self._delayed.pop(key, None)
+        self.delayed.pop(key, None)
         if followed is not None and followed.sent is not None:
             self._forgotten[key] = None
 
@@ -138,7 +139,7 @@ class FollowerSession:
 
     def _leave_out(self, key: Key, followed: Followed, until_ms: int) -> None:
         followed.delayed_until_ms = until_ms
-        self._delayed[key] = None
+        self.delayed[key] = None
         self._changed.pop(key, None)
         if followed.sent is not None:
             followed.sent = None
@@ -183,13 +184,13 @@ class FollowerSession:
     def resume(self, now_ms: int) -> int:
         """End the delays that are over; return the time at which the next one ends, or NOT_DELAYED."""
         next_ms = NOT_DELAYED
-        for key in list(self._delayed):
+        for key in list(self.delayed):
             followed = self.followed[key]
             if followed.wait is not None:
                 continue
             due_ms = followed.delayed_until_ms
             if due_ms <= now_ms:
-                del self._delayed[key]
+                del self.delayed[key]
                 self._changed[key] = None
             elif next_ms == NOT_DELAYED or due_ms < next_ms:
                 next_ms = due_ms
@@ -200,12 +201,8 @@ class FollowerSession:
         self._forgotten.clear()
         for key, followed in self.followed.items():
             followed.sent = None
-            if key not in self._delayed:
+            if key not in self.delayed:
                 self._changed[key] = None
-
-    @property
-    def has_delayed(self) -> bool:
-        return bool(self._delayed)
 
     @property
     def is_open(self) -> bool:
@@ -219,11 +216,11 @@ class FollowerSession:
     def request(self) -> FetchRequest | None:
         """Return the next request, or None if there is nothing to fetch. The caller fills in who asks and how long to wait."""
         if not self.is_open:
-            self._changed = dict.fromkeys(key for key in self.followed if key not in self._delayed)
+            self._changed = dict.fromkeys(key for key in self.followed if key not in self.delayed)
             self._forgotten.clear()
         if not self.is_open and not self._changed:
             return None
-        if self.is_open and len(self._delayed) == len(self.followed) and not self._forgotten:
+        if self.is_open and len(self.delayed) == len(self.followed) and not self._forgotten:
             return None
         self.number += 1
         request = new_request(session_id=self.session_id, session_epoch=self.next_epoch)
@@ -236,7 +233,9 @@ class FollowerSession:
 
     def only_change(self) -> tuple[Key, Position, int] | None:
         """Make the next request as `request` does, if it names one partition and nothing else: its key, position and epoch."""
-        if not self.is_open or self._forgotten or len(self._changed) != 1 or len(self._delayed) == len(self.followed):
+        if len(self._changed) != 1 or self._forgotten or not self.session_id:
+            return None
+        if self.delayed and len(self.delayed) == len(self.followed):
             return None
         [key] = self._changed
         followed = self.followed[key]
@@ -300,12 +299,14 @@ class FollowerSession:
 
     def answered(self, session_id: int) -> None:
         """The leader's response to the newest full request says which session it has opened, 0 for none."""
-        if not self.is_open:
-            self.is_fresh = False
-            self.session_id = session_id
-            self.next_epoch = 1 if session_id != INVALID_SESSION_ID else INITIAL_EPOCH
-        elif session_id != self.session_id:
+        if session_id == self.session_id != INVALID_SESSION_ID:
+            return
+        if self.is_open:
             self.reset()
+            return
+        self.is_fresh = False
+        self.session_id = session_id
+        self.next_epoch = 1 if session_id != INVALID_SESSION_ID else INITIAL_EPOCH
 
     def asked(self, key: Key, number: int) -> Followed | None:
         """Return the partition, if the response to request `number` still counts for it."""

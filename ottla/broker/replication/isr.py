@@ -75,8 +75,8 @@ class ReplicaProgress:
         if offset >= leader_end_offset:
             if now_ms > self.last_caught_up_ms:
                 self.last_caught_up_ms = now_ms
-        elif offset >= self.last_fetch_leader_end_offset >= 0:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        elif offset >= self.last_fetch_leader_end_offset >= 0 and self.last_fetch_ms > self.last_caught_up_ms:
+            self.last_caught_up_ms = self.last_fetch_ms
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.last_fetch_leader_end_offset = leader_end_offset
@@ -92,8 +92,8 @@ class InSyncReplicas:
     """The ISR of one partition at its leader, and what the leader proposes: one proposal is under way at a time."""
 
     __slots__ = (
-        "_lag_time_ms_max", "_partition", "_proposals", "followers", "is_under_min", "maximal", "members", "min_size", "partition_epoch",
-        "proposed",
+        "_lag_time_ms_max", "_partition", "_proposals", "followers", "has_all", "is_under_min", "maximal", "members", "min_size",
+        "partition_epoch", "proposed",
     )  # fmt: skip
 
     def __init__(self, partition: Any, lag_time_ms_max: int, proposals: IsrProposals | None) -> None:
@@ -111,6 +111,8 @@ class InSyncReplicas:
         self.is_under_min = True
         #: The progress of the other replicas.
         self.followers: dict[int, ReplicaProgress] = {}
+        #: There are followers, and the maximal ISR has them all: none can join, and only a fetch of one can move the high watermark.
+        self.has_all = False
 
     def require(self, min_insync_replicas: int, replica_count: int) -> None:
         """Set the topic's min.insync.replicas; one above the replication factor means all replicas."""
@@ -135,7 +137,7 @@ class InSyncReplicas:
         self.partition_epoch = partition_epoch
         self.members = frozenset(members)
         if not stands:
-            self.proposed, self.maximal = None, self.members
+            self._wait_for(None, self.members)
         self.is_under_min = len(self.members) < self.min_size
 
     def follow(self, replicas: Collection[int], now_ms: int) -> None:
@@ -145,12 +147,17 @@ class InSyncReplicas:
         for replica in replicas:
             caught_up_ms = now_ms if replica in self.members else NEVER_MS
             self.followers[replica] = known.get(replica) or ReplicaProgress(replica, last_caught_up_ms=caught_up_ms)
+        self._wait_for(self.proposed, self.maximal)
+
+    def _wait_for(self, proposed: frozenset[int] | None, maximal: frozenset[int]) -> None:
+        self.proposed, self.maximal = proposed, maximal
+        self.has_all = 0 < len(self.followers) < len(maximal)
 
     def _propose(self, members: frozenset[int]) -> None:
         """Propose an ISR. From now on the high watermark waits for the members of the proposal, too."""
         assert self._proposals is not None
         must(self._partition, self._partition.node_id in members, "a leader proposes an ISR without itself")
-        self.proposed, self.maximal = members, self.members | members
+        self._wait_for(members, self.members | members)
         self._proposals.submit(self._partition)
 
     def rejected(self, error: ErrorCode) -> bool:
@@ -163,7 +170,7 @@ class InSyncReplicas:
         )
         if error not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
             return False
-        self.proposed, self.maximal = None, self.members
+        self._wait_for(None, self.members)
         return True
 
     def log_update(self) -> None:
@@ -178,9 +185,14 @@ class InSyncReplicas:
 
     def next_high_watermark(self, end_offset: int, clock: Clock) -> int:
         """Return the smallest end offset of the replicas that the high watermark has to wait for. The caller has checked `is_under_min`."""
-        joinable = () if len(self.maximal) > len(self.followers) else self._joinable()
-        now_ms = clock.mono_ms() if joinable else 0
         high_watermark = end_offset
+        if self.has_all:
+            for follower in self.followers.values():
+                if follower.log_end_offset < high_watermark:
+                    high_watermark = follower.log_end_offset
+            return high_watermark
+        joinable = self._joinable()
+        now_ms = clock.mono_ms() if joinable else 0
         for follower in self.followers.values():
             if follower.log_end_offset >= high_watermark:
                 continue

@@ -46,10 +46,10 @@ class Partition:
     """One replica of a partition."""
 
     __slots__ = (
-        "_acknowledged_end", "_committing", "_flushing", "_group_flush", "_wakeups", "adding_replicas", "alone", "appends", "bytes_in",
-        "bytes_out", "delayed_deletes", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "follower_throttle", "followers",
-        "index", "is_batched", "isr", "leader_epoch", "leader_id", "leader_log", "leader_throttle", "log", "messages_in", "node_id",
-        "offline", "reads", "removing_replicas", "replicas", "replication_bytes_out", "stories", "topic", "topic_id", "watchers",
+        "_acknowledged_end", "_committing", "_flushing", "_group_flush", "_wakeups", "adding_replicas", "appends", "bytes_in", "bytes_out", "commits_at_once",
+        "delayed_deletes", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "flushes", "follower_throttle", "followers", "index",
+        "is_batched", "isr", "leader_epoch", "leader_id", "leader_log", "leader_throttle", "log", "messages_in", "node_id", "offline", "reads",
+        "removing_replicas", "replicas", "replication_bytes_out", "stories", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -76,8 +76,8 @@ class Partition:
         self.isr = InSyncReplicas(self, lag_time_ms_max, isr_proposals)
         #: The followers in the ISR, so that each fetch takes one look.
         self.followers = self.isr.followers
-        #: True if there is no other replica, so that an append is committed at once.
-        self.alone = True
+        #: True if an append is committed at once: there is no other replica, and nothing is flushed for flush.messages.
+        self.commits_at_once = True
         #: Whether followers' fetches of this partition may be delayed (wakeups.py).
         self.is_batched = topic not in INTERNAL_TOPICS
         batching = wakeups.batching if self.is_batched else wakeups.no_batching
@@ -87,8 +87,8 @@ class Partition:
         #: The throttles of this replica as a leader and as a follower, None where it is not throttled (replication/throttle.py).
         self.leader_throttle: Throttle | None = None
         self.follower_throttle: Throttle | None = None
-        #: flush.messages: the append that reaches this number of records is answered after a flush.
-        self.flush_messages = NEVER
+        #: flush.messages: the append that reaches this number of records is answered after a flush. And whether there is such a number.
+        self.flush_messages, self.flushes = NEVER, False
         self._committing, self._flushing = OffsetWaits(batching), OffsetWaits(batching)
         self._wakeups, self._group_flush = wakeups, group_flush
         # Counted in plain ints, read at a scrape.
@@ -139,7 +139,7 @@ class Partition:
         elif self.isr.members != isr_before:
             self.isr.log_update()
         self.isr.follow([replica for replica in replicas if replica != self.node_id], now_ms)
-        self.alone = not self.followers
+        self.update_config()
         self.leader_log = None if self.offline else log
         self._maybe_flush()
         self.advance_high_watermark()
@@ -183,6 +183,8 @@ class Partition:
         if self.log is not None:
             self.isr.require(self.log.config.min_insync_replicas, len(self.replicas))
             self.flush_messages = self.log.config.flush_messages
+            self.flushes = self.flush_messages != NEVER
+            self.commits_at_once = not self.followers and not self.flushes
 
     def log_replaced(self, log: Log) -> None:
         """The log has moved to another directory. It has the same batches, offsets and high watermark."""
@@ -193,7 +195,7 @@ class Partition:
         self.watchers.fire()
 
     def _maybe_flush(self) -> None:
-        if self.flush_messages != NEVER and self.wants_flush:
+        if self.flushes and self.wants_flush:
             self._group_flush.request(self)
 
     def go_offline(self) -> None:
@@ -238,27 +240,26 @@ class Partition:
         self.appends += 1
         self.bytes_in += len(records)
         self.messages_in += appended.last_offset - appended.first_offset + 1
-        if self.flush_messages != NEVER and self.wants_flush:
-            self._group_flush.request(self)
-        if self.alone and self.flush_messages != EVERY_RECORD:
+        if self.commits_at_once:
             log.commit_all()
             if self.watchers.consumers or self._committing.waiting:
                 self._watermark_raised(within_append=True)
         else:
-            if len(self.isr.maximal) <= len(self.followers):  # else only a follower's Fetch can move it
+            if self.flushes and self.wants_flush:
+                self._group_flush.request(self)
+            if not self.isr.has_all:  # else only a follower's Fetch can move it
                 self.advance_high_watermark(within_append=True)
-            if self.watchers.followers:
-                self.watchers.appended(appended.first_offset, appended.last_offset, self.followers)
+            if (watchers := self.watchers).followers:
+                watchers.appended(appended.first_offset, appended.last_offset, self.followers)
         return appended
 
     def advance_high_watermark(self, *, within_append: bool = False) -> None:
-        log = self.leader_log
-        if log is None or self.isr.is_under_min:
+        log, isr = self.leader_log, self.isr
+        if log is None or isr.is_under_min:
             # KIP-966: under min ISR the watermark stands still, so that an acknowledged record always has min ISR copies.
             return
-        own_end = log.log_end_offset if self.flush_messages != EVERY_RECORD else log.recovery_point
-        high_watermark = own_end if self.alone else self.isr.next_high_watermark(own_end, self._wakeups.clock)
-        if log.advance_high_watermark(high_watermark):
+        own_end = log.recovery_point if self.flushes and self.flush_messages == EVERY_RECORD else log.log_end_offset
+        if log.advance_high_watermark(isr.next_high_watermark(own_end, self._wakeups.clock)):
             self._watermark_raised(within_append)
 
     def _watermark_raised(self, within_append: bool) -> None:
@@ -269,8 +270,7 @@ class Partition:
                 self._wakeups.schedule(self)
             else:
                 self.wake()
-        watchers = self.watchers
-        if watchers.followers or watchers.consumers:
+        if (watchers := self.watchers).followers or watchers.consumers:
             watchers.watermark_raised()
 
     def wake(self) -> None:
@@ -327,7 +327,7 @@ class Partition:
         follower = self.followers.get(replica_id)
         assert log is not None and follower is not None
         follower.record_fetch(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
-        if replica_id not in self.isr.maximal:
+        if not self.isr.has_all and replica_id not in self.isr.maximal:
             self.isr.maybe_expand(follower, log, self.epoch_start_offset)
         self.advance_high_watermark()
         if self.delayed_deletes:
@@ -341,7 +341,7 @@ class Partition:
 
     def note_followers(self) -> None:
         """Give replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
-        if len(self.isr.maximal) < len(self.replicas):
+        if not self.isr.has_all:
             self.watchers.note_followers()
 
     def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> None:

@@ -366,7 +366,7 @@ class Replicas:
     def shrink_isrs(self) -> None:
         now_ms = self._clock.mono_ms()
         for partition in self:
-            if partition.leader_log is not None and not partition.alone:
+            if partition.leader_log is not None and partition.followers:
                 partition.isr.maybe_shrink(partition.leader_log, now_ms)
 
     # -- Leadership --------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from anywhere) cost one hold of 1 ms in 64 rounds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,8 @@ from typing import Protocol
 
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.tasks import isolated
+
+log = logging.getLogger(__name__)
 
 #: A timer of the event loop has this resolution.
 HOLD_MS = 1
@@ -69,8 +72,10 @@ class Rounds:
         if self._passing:
             self._passing -= 1
             return False
+        if crowd <= 1:
+            return False
         self.target = min(crowd, BATCHED_MAX)
-        return crowd > 1 and self.waiting < self.target
+        return self.waiting < self.target
 
     def released(self, *, in_vain: bool) -> None:
         self._crowd = self.waiting
@@ -120,10 +125,10 @@ class Batching:
         self.rounds.waiting -= count
 
     def wants(self, records: int) -> bool:
-        """Return True if a follower's fetch that finds this number of records is to wait for more: `hold` is called for it
-        then.
+        """Return True if a follower's fetch that finds this number of records, one at least, is to wait for more: `hold` is called
+        for it then.
         """
-        return 0 < records < BATCHED_MAX and (self._timer is not None or self.rounds.holds())
+        return records < BATCHED_MAX and (self._timer is not None or self.rounds.holds())
 
     def hold(self, fetch: DelayedOperation) -> None:
         """Hold this fetch until the producers have written again, HOLD_MS at most."""
@@ -133,7 +138,7 @@ class Batching:
 
     def holds(self, fetch: DelayedOperation, records: int) -> bool:
         """Return True if a follower's fetch that finds this number of records waits; it is woken later."""
-        if fetch in self._held:
+        if self._timer is not None and fetch in self._held:
             return True
         if not self.wants(records):
             return False
@@ -154,7 +159,7 @@ class Wakeups:
     """Wakes each that is scheduled once, right after the current turn of the loop."""
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+        self.clock, self._call_later = clock, clock.call_later
         self.batching = Batching(clock, self.schedule)
         self.no_batching = NoBatching()
         #: The operations of this turn, and a function that one Produce of it may set to be called after them.
@@ -164,13 +169,16 @@ class Wakeups:
     def schedule(self, operation: DelayedOperation) -> None:
         if not self.pending:
             # `begin_in_turns` is for work in slices: this is one call, and a hot path.
-            self.clock.call_later(0, self._run)
+            self._call_later(0, self._run)
         self.pending[operation] = None
 
     def _run(self) -> None:
         pending, self.pending = self.pending, {}
-        afterwards, self.afterwards = self.afterwards, None
         for waiting in pending:
-            isolated(waiting.wake)
-        if afterwards is not None:
+            try:
+                waiting.wake()
+            except Exception:
+                log.exception("%r could not be woken", waiting)
+        if self.afterwards is not None:
+            afterwards, self.afterwards = self.afterwards, None
             isolated(afterwards)

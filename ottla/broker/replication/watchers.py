@@ -65,7 +65,6 @@ class Watchers:
 
     def appended(self, first_offset: int, last_offset: int, progress: dict[int, ReplicaProgress]) -> None:
         """The leader has appended from `first_offset` to `last_offset`. An idle follower omits the partition, so its session knows when it was caught up."""
-        wakeups, batching, records = self._wakeups, self._batching, last_offset - first_offset + 1
         for fetch in self.followers:
             session = fetch.session
             if session is not None and fetch.fetch_offset == first_offset:
@@ -77,8 +76,8 @@ class Watchers:
                 ):
                     follower.last_caught_up_ms = session.contact_ms
             waiting = fetch.changed()
-            if waiting is not None and not batching.holds(waiting, records):
-                wakeups.schedule(waiting)
+            if waiting is not None and not self._batching.holds(waiting, last_offset - first_offset + 1):
+                self._wakeups.schedule(waiting)
         self.followers.clear()
 
     def note_followers(self) -> None:

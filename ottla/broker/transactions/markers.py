@@ -36,7 +36,6 @@ from ottla.server.story import because
 from ottla.server.tasks import Spawn
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Origin
-from ottla.storage.log_config import NEVER
 
 log = logging.getLogger(__name__)
 
@@ -269,7 +268,7 @@ class MarkerWriter:
         fail = partial(results.__setitem__, tp)
         if not partition.is_committed(appended.last_offset):
             waits.append((partition.when_committed, appended.last_offset, fail))
-        if partition.flush_messages != NEVER and partition.wants_flush:
+        if partition.flushes and partition.wants_flush:
             waits.append((partition.when_flushed, appended.last_offset, fail))
 
     def _write_to_group(

@@ -242,7 +242,7 @@ class MetadataLog:
         total = sum(sizes)
         size = total if total <= self._config.segment_bytes else sizes[0]
         first = log.log_end_offset
-        if not room.has_room(size, first + count - 1, now_ms, now_ms):
+        if not room.has_room(self.log.segments.active.file, size, first + count - 1, now_ms, now_ms):
             room.make_room(size, first, first + count - 1, now_ms, now_ms, first)
 
     def append(self, batch: Batch, now_ms: int) -> None:

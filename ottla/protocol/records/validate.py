@@ -36,6 +36,7 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -122,14 +123,14 @@ class RecordRules:
         return self.needs_records or (self.codec is not None and self.codec != codec)
 
 
-def validate_header(records: memoryview, nbytes: int, rules: RecordRules, now_ms: int, turn: object = None) -> Header:
+def validate_header(records: Buffer, nbytes: int, rules: RecordRules, now_ms: int, turn: object = None) -> Header:
     """Return the header of the only batch in `records`, of `nbytes` bytes; raise KafkaError if the batch is invalid.
 
     The error lists the invalid records as far as the budget of the request's `Turn` allows; `turn` may be None.
     The batch is records[: 12 + length]: a partial second batch after it is ignored.
     """
     if nbytes < HEADER_BYTES:
-        _refuse_short(records, 0, nbytes)
+        _refuse_short(memoryview(records), 0, nbytes)
     header: Header = HEADER.unpack_from(records)
     (
         base_offset,
@@ -154,24 +155,26 @@ def validate_header(records: memoryview, nbytes: int, rules: RecordRules, now_ms
         or size > rules.max_message_bytes
         or last_offset_delta + 1 != count
         or count < 1
-        # Bits 3 and 5, codecs that need a look, and numbers that are none are rare enough for the cold path.
-        or (
-            attributes
-            and (attributes & 0x28 or attributes & 7 in _RARE_CODECS or (attributes & 0x10 and producer_id < 0))
-        )
+        or (attributes and (attributes not in _USUAL_ATTRIBUTES or (attributes & 0x10 and producer_id < 0)))
         or (base_sequence < 0 and producer_id >= 0)
         or (max_timestamp > now_ms + rules.timestamp_after_max_ms and not rules.log_append_time)
         or not _TIMESTAMP_MIN < base_timestamp <= max_timestamp
         # No record is shorter than 7 bytes.
         or (count * 7 > size - 61 and _is_too_many(count, attributes & 7, size - 61))
     ):
-        return _judge(records, 0, nbytes, header, rules, now_ms, turn)
+        return _judge(memoryview(records), 0, nbytes, header, rules, now_ms, turn)
     if crc32c(records[21:]) != crc:
         raise _bad_crc(crc)
     return header
 
 
-_RARE_CODECS = tuple(number for number in range(CODEC_MASK + 1) if number >= len(CODECS) or CODECS[number].needs_look)
+#: A codec that needs no look, in a transaction or not. All other bits and numbers are rare enough for the cold path.
+_USUAL_ATTRIBUTES = frozenset(
+    number | transactional
+    for number, codec in enumerate(CODECS)
+    if not codec.needs_look
+    for transactional in (0, TRANSACTIONAL_BIT)
+)
 #: Further in the past than any bound: such timestamps are judged on the cold path.
 _TIMESTAMP_MIN = -(2**62)
 assert (ATTRIBUTES_AT, LOG_OVERHEAD_BYTES, CODEC_MASK, MAGIC) == (21, 12, 7, 2)

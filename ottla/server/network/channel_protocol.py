@@ -35,7 +35,8 @@ pack_start = Struct(">ihhi").pack
 KEPT = (RequestTimeout, AnotherProtocol)
 #: Called once with the answer, or with why there is none.
 Answered = Callable[[Any, ChannelClosed | None], None]
-#: Reads the usual form of a response: (correlation id, frame, position, end); None for any other form, which its decoder reads.
+#: Reads the usual form of a response: (correlation id, frame, position, end); None for any other form, which its decoder reads. What it
+#: gives may be of the frame's memory, which is another's when `answered` has returned.
 Read = Callable[[int, Buffer, int, int], Any]
 
 
@@ -49,7 +50,7 @@ class Waiter(NamedTuple):
 
 
 class ChannelProtocol(FrameProtocol):
-    """One connection of a channel. Answers own their memory: their records may be kept."""
+    """One connection of a channel. Answers own their memory, so that their records may be kept, but for those that a `Read` has read."""
 
     __slots__ = (
         "_in_flight", "_timer", "_timer_ms", "_transport", "_world", "closed", "failure", "on_closed", "wire",
@@ -133,11 +134,7 @@ class ChannelProtocol(FrameProtocol):
             stop = pos + 4 + size
             if stop > end:
                 break
-            if buf is self._inbox.data:
-                # The next read will overwrite the receive buffer, but the caller reads the response later: it gets a copy.
-                self._answer(bytes(memoryview(buf)[pos + 4 : stop]), 0, size)
-            else:
-                self._answer(buf, pos + 4, stop)
+            self._answer(buf, pos + 4, stop)
             if self.closed:
                 return end
             pos = stop
@@ -185,6 +182,9 @@ class ChannelProtocol(FrameProtocol):
             if response is not None:
                 answered(response, None)
                 return
+        if frame is self._inbox.data:
+            # The next read will overwrite the receive buffer, but the caller reads the response later: it gets a copy.
+            frame, pos, end = bytes(memoryview(frame)[pos:end]), 0, end - pos
         try:
             response = self.wire.response(sent, frame, pos, end)
         except UnreadableResponse as failure:

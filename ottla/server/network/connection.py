@@ -11,52 +11,51 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from ottla.protocol.primitives import Pieces
 from ottla.server.clock import Clock, TimerHandle
-from ottla.server.network.context import Acceptor, FastPath, PendingResponse, Renewable, RequestContext, Requests
+from ottla.server.network.context import (
+    ANSWERED,
+    Acceptor,
+    FastPath,
+    Renewable,
+    RequestContext,
+    Requests,
+)
 from ottla.server.network.frames import Buffer, FrameProtocol, read_size
 from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
-from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX, SLOW_NS, Pause, Reason
+from ottla.server.network.pauses import SLOW_NS, Pause, Reason
+from ottla.server.network.replies import Replies
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.tasks import isolated
-from ottla.server.transport import plain_address, write_pieces
+from ottla.server.transport import plain_address
 
 log = logging.getLogger(__name__)
 
 #: Write buffer limits: asyncio calls `pause_writing` above the first and `resume_writing` below the second. A client that
 #: never reads can cost this and one reply more; the records of a Fetch reply are views of files and cost nothing.
 WRITE_HIGH_BYTES, WRITE_LOW_BYTES = 1024 * 1024, 256 * 1024
-#: Replies of one wake-up are written earlier when there are this many bytes of them.
-FLUSH_BYTES = 256 * 1024
 
 
-class Connection(FrameProtocol):
+class Connection(Replies):
     """The connection of one client, which a `Listener` makes."""
 
     __slots__ = (
-        "_close_callbacks", "_dispatcher", "_has_missed", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused",
-        "_pauses", "_serving", "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts",
-        "fast_path", "idle_slot", "index", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host",
-        "peer_port", "principal", "request_bytes_max", "stamp_ns", "transport",
+        "_close_callbacks", "_dispatcher", "_has_missed", "_muted", "_muted_until_ns", "_paused", "_pauses", "client_id", "client_id_bytes",
+        "client_software_name", "client_software_version", "contexts", "fast_path", "idle_slot", "index", "listener", "local_host",
+        "local_port", "login", "opened_ns", "peer_host", "peer_port", "principal", "request_bytes_max", "stamp_ns",
     )  # fmt: skip
-
-    transport: asyncio.Transport
 
     def __init__(self, listener: Acceptor[Connection], dispatcher: Requests[Connection], index: int) -> None:
         super().__init__(listener.inbox)
-        self.listener = listener
+        self.listener = self.sent_by = listener
         self.index = index
         self._dispatcher = dispatcher
-        self._held: deque[PendingResponse] = deque()
-        self._out: Pieces = []
-        self._held_bytes = self._out_bytes = self._paused = self._pauses = self._muted_until_ns = 0
-        #: Whether responses wait for those of the other requests in a read, and whether its first has come to the fast path already.
-        self._serving = self._has_missed = self.closed = False
+        self._paused = self._pauses = self._muted_until_ns = 0
+        #: Whether the first request of a read has come to the fast path already.
+        self._has_missed = False
         self._muted: TimerHandle | None = None
         self._close_callbacks: list[Callable[[], None]] = []
         self.principal: Principal = ANONYMOUS
@@ -67,7 +66,7 @@ class Connection(FrameProtocol):
         self.client_software_name = self.client_software_version = "unknown"
         self.contexts: dict[int, RequestContext] = {}
         self.fast_path: FastPath[Connection] | None = None
-        #: The end of the last request, or the begin of one that is being served.
+        #: The begin of the last read, or the end of a request in it: where the one begins that is being served.
         self.opened_ns = self.stamp_ns = dispatcher.mono_ns()
         self.idle_slot = -1
         self.peer_host, self.peer_port = self.local_host, self.local_port = "", 0
@@ -163,15 +162,13 @@ class Connection(FrameProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self.drop_received()
-        self._out.clear()
         self.contexts.clear()  # they refer back to the connection
         self.fast_path = None
         if self._muted is not None:
             self._muted.cancel()
         self.listener.forget(self)
-        held, self._held = self._held, deque()
         callbacks, self._close_callbacks = self._close_callbacks, []
-        callbacks += [reply.cancel for reply in held if reply.parts is None]
+        callbacks += [reply.cancel for reply in self.drop_replies()]
         for callback in callbacks:
             isolated(callback)
 
@@ -195,25 +192,23 @@ class Connection(FrameProtocol):
     # Requests
 
     def buffer_updated(self, nbytes: int) -> None:
-        dispatcher, fast_path, inbox = self._dispatcher, self.fast_path, self._inbox.data
+        dispatcher, fast_path = self._dispatcher, self.fast_path
         self.stamp_ns = began_ns = dispatcher.mono_ns()
         self.listener.bytes_in += nbytes
-        is_begin = not (self._start or self._paused) and self._large is None
-        if (
-            fast_path is not None
-            and is_begin
-            and nbytes - 4 == read_size(inbox, 0)[0] <= self.request_bytes_max
-            and dispatcher.turn.left_ns > 0
-        ):
+        if fast_path is not None and not self._kept and not self._paused and dispatcher.turn.left_ns > 0:
             # The usual read of a client in its steady state is one request, which repeats another: its response leaves at once.
-            if fast_path.serve(self, inbox, 4, nbytes):
-                if (spent_ns := self.stamp_ns - began_ns) > SLOW_NS:
+            if served := fast_path.serve(self, self._inbox.data, 0, nbytes):
+                spent_ns = dispatcher.mono_ns() - began_ns
+                if served == ANSWERED:
+                    fast_path.route.count(spent_ns)
+                if spent_ns > SLOW_NS:
                     dispatcher.turn.spend(spent_ns)
                 return
-            self._has_missed = True
-        self._serving = True
+            self._has_missed = read_size(self._inbox.data, 0)[0] == nbytes - 4
+        self.is_serving = True
         try:
-            if is_begin:
+            if not (self._kept or self._paused):
+                inbox = self._inbox.data
                 pos = self.serve(inbox, 0, nbytes)
                 if pos != nbytes:
                     self._keep(inbox, pos, nbytes)
@@ -221,7 +216,7 @@ class Connection(FrameProtocol):
             else:
                 FrameProtocol.buffer_updated(self, nbytes)
         finally:
-            self._serving = False
+            self.is_serving = False
 
     def serve(self, buf: Buffer, pos: int, end: int) -> int:
         dispatcher = self._dispatcher
@@ -242,8 +237,13 @@ class Connection(FrameProtocol):
                     return end
                 break
             fast_path = self.fast_path
-            if fast_path is None or self._has_missed or not fast_path.serve(self, buf, pos + 4, stop):
+            if fast_path is None or self._has_missed or not (served := fast_path.serve(self, buf, pos, stop)):
                 dispatch(self, buf, pos + 4, stop)
+            else:
+                now_ns = dispatcher.mono_ns()
+                if served == ANSWERED:
+                    fast_path.route.count(now_ns - self.stamp_ns)
+                self.stamp_ns = now_ns
             self._has_missed = False
             pos = stop
             if self.closed:
@@ -291,13 +291,13 @@ class Connection(FrameProtocol):
         # While it is being served the loop in `serve` goes on by itself, except that reading has to start again.
         if self._paused or self.closed:
             return
-        if not self._serving:
-            self._serving = True
+        if not self.is_serving:
+            self.is_serving = True
             self.stamp_ns = self._dispatcher.mono_ns()
             try:
                 self.serve_kept()
             finally:
-                self._serving = False
+                self.is_serving = False
         if not self._paused and not self.closed:
             self.transport.resume_reading()
 
@@ -312,77 +312,12 @@ class Connection(FrameProtocol):
         self._muted = clock.call_later(wait_ms, partial(self._go_on, Reason.THROTTLED))
         self._stop(Reason.THROTTLED)
 
-    # Replies
+    def hold_back(self) -> None:
+        self.listener.held_up += not self._paused & Reason.HELD
+        self._stop(Reason.HELD)
 
-    def reply(self, head: bytes, parts: Pieces, nbytes: int) -> None:
-        """Send a frame when its turn comes. `nbytes` is that of head and parts."""
-        if self._held:
-            self._held.append(PendingResponse([head, *parts], nbytes))
-            self._hold(nbytes)
-            return
-        if self._serving:
-            self._out += (head, *parts)
-            self._out_bytes += nbytes
-            if self._out_bytes > FLUSH_BYTES:
-                self.flush()
-        elif not self.closed:
-            self.listener.bytes_out += nbytes
-            if parts:
-                write_pieces(self.transport, [head, *parts], nbytes)
-            else:
-                self.transport.write(head)
-
-    def wait(self, pending: PendingResponse, kept_bytes: int) -> None:
-        """Keep the place of a reply that is not ready."""
-        self._held.append(pending)
-        self._hold(kept_bytes)
-
-    def ready(self, pending: PendingResponse, kept_bytes: int) -> None:
-        """A reply that waited has its parts now (or none, when nothing is to be sent)."""
-        held = self._held
-        if self.closed:
-            return
-        if held[0] is not pending:
-            self._held_bytes += pending.nbytes - kept_bytes
-            return
-        self._held_bytes -= kept_bytes
-        held.popleft()
-        parts, nbytes = pending.parts, pending.nbytes
-        if held or self._serving:
-            while parts is not None:
-                self._out += parts
-                self._out_bytes += nbytes
-                if not held or (parts := held[0].parts) is None:
-                    break
-                nbytes = held.popleft().nbytes
-                self._held_bytes -= nbytes
-            if not self._serving or self._out_bytes > FLUSH_BYTES:
-                self.flush()
-        elif parts:  # the usual one: no other request of this client waits
-            self.listener.bytes_out += nbytes
-            write_pieces(self.transport, parts, nbytes)
-        if self._paused & Reason.HELD and len(held) < HELD_REPLIES_MAX // 2 and self._held_bytes <= HELD_BYTES_MAX // 2:
-            self._go_on(Reason.HELD)
-
-    def flush(self) -> None:
-        """Hand the responses that are due to the transport."""
-        out, nbytes = self._out, self._out_bytes
-        if not out or self.closed:
-            return
-        self._out, self._out_bytes = [], 0
-        self.listener.bytes_out += nbytes
-        write_pieces(self.transport, out, nbytes)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Return True if a request has no response yet."""
-        return bool(self._held)
-
-    def _hold(self, nbytes: int) -> None:
-        self._held_bytes += nbytes
-        if len(self._held) > HELD_REPLIES_MAX or self._held_bytes > HELD_BYTES_MAX:
-            self.listener.held_up += not self._paused & Reason.HELD
-            self._stop(Reason.HELD)
+    def end_hold(self) -> None:
+        self._go_on(Reason.HELD)
 
     def shut(self) -> None:
         """Close without a line in the log, where the caller has written one."""

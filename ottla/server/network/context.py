@@ -124,6 +124,17 @@ class Acceptor(Protocol[Served]):
     def idle_expired(self, connection: Served) -> None: ...
 
 
+#: What a fast path says of a request: nothing has changed, and the handler serves it; its response has left; it comes later.
+NOT_SERVED, ANSWERED, DELAYED = range(3)
+
+
+class Counting(Protocol):
+    """The route of a request."""
+
+    def count(self, elapsed_ns: int) -> None:
+        """Count a request that has been answered."""
+
+
 class FastPath(Protocol[Served]):
     """The fast path of a connection: it serves requests that repeat an earlier one in all but a few fields.
 
@@ -134,8 +145,14 @@ class FastPath(Protocol[Served]):
     the fast path has changed nothing.
     """
 
-    def serve(self, connection: Served, buf: Buffer, pos: int, end: int) -> bool:
-        """Serve the frame buf[pos:end]; False: nothing has changed, and the handler serves it."""
+    @property
+    def route(self) -> Counting: ...
+
+    def serve(self, connection: Served, buf: Buffer, pos: int, end: int) -> int:
+        """Serve the frame buf[pos:end], which begins with its size: ANSWERED, DELAYED, or NOT_SERVED.
+
+        buf has 12 bytes at least. A size that is not that of the frame is NOT_SERVED. The connection counts what is ANSWERED.
+        """
 
 
 class Receiver(Protocol[ResponseT]):

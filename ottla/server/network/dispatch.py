@@ -23,7 +23,7 @@ from ottla.server.clock import Clock
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import CONTEXTS_MAX, Reply, RequestContext
 from ottla.server.network.error_reply import error_reply
-from ottla.server.network.frames import Buffer
+from ottla.server.network.frames import RECEIVE_BUFFER_BYTES, Buffer
 from ottla.server.network.pauses import RequestTurn
 from ottla.server.network.pending_reply import MeteredReply, PendingReply, cannot_encode, failure_reply, meter, metered
 from ottla.server.network.route import Route, RouteTable, VersionCodec, make_codec
@@ -106,7 +106,12 @@ class Dispatcher:
             answer = failure_reply(route, version, request, error)
         if self.quotas.active and meter(self, connection, route, correlation_id, request, context, end - pos, answer):
             return
-        if route.fast_path is not None and connection.fast_path is None:
+        # A fast path serves a whole read without a look at socket.request.max.bytes.
+        if (
+            route.fast_path is not None
+            and connection.fast_path is None
+            and connection.request_bytes_max >= RECEIVE_BUFFER_BYTES
+        ):
             connection.fast_path = route.fast_path(self, route, request, context, bytes(memoryview(buf)[pos:end]))
         if answer.__class__ is Reply:
             if not answer.done:

@@ -68,27 +68,39 @@ class ReceiveBuffer:
         self._spare.append(buffer)
 
 
+class LargeFrame:
+    """The buffer of one large frame: what has come of it, and what it needs."""
+
+    __slots__ = ("buffer", "have", "is_counted", "is_pooled", "need")
+
+    def __init__(self, buffer: bytearray, have: int, need: int, *, is_pooled: bool, is_counted: bool) -> None:
+        self.buffer = buffer
+        self.have = have
+        self.need = need
+        self.is_pooled = is_pooled
+        self.is_counted = is_counted
+
+    def room(self) -> memoryview:
+        return memoryview(self.buffer)[self.have : min(len(self.buffer), self.need)]
+
+    def received(self, nbytes: int) -> None:
+        """So many more bytes have come. A buffer that is full grows."""
+        have = self.have = self.have + nbytes
+        if have == len(self.buffer) < self.need:
+            grown = bytearray(min(self.need, GROWTH * have))
+            grown[:have] = self.buffer
+            self.buffer = grown
+
+
 class FrameProtocol(Woken):
     """Call `serve` with the received bytes; it returns how many it has used, and the rest is kept."""
 
-    __slots__ = (
-        "_inbox",
-        "_large",
-        "_large_counted",
-        "_large_have",
-        "_large_need",
-        "_large_pooled",
-        "_low_water",
-        "_start",
-    )
+    __slots__ = ("_inbox", "_kept", "_low_water")
 
     def __init__(self, inbox: ReceiveBuffer) -> None:
         self._inbox = inbox
-        self._start: bytes = b""
-        self._large: bytearray | None = None
-        self._large_have = 0
-        self._large_need = 0
-        self._large_pooled = self._large_counted = False
+        #: What has come of a frame that is not whole, or was not served; empty between two reads of whole frames.
+        self._kept: bytes | LargeFrame = b""
         self._low_water = NO_LOW_WATER
 
     def woken_by(self, low_water: LowWater) -> None:
@@ -115,37 +127,35 @@ class FrameProtocol(Woken):
         raise NotImplementedError
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        large = self._large
-        if large is not None:
-            return memoryview(large)[self._large_have : min(len(large), self._large_need)]
-        start = self._start
-        if start:
-            size = len(start)
-            self._inbox.data[:size] = start
-            return self._inbox.view[size:]
-        return self._inbox.view
+        kept = self._kept
+        if not kept:
+            return self._inbox.view
+        if isinstance(kept, LargeFrame):
+            return kept.room()
+        size = len(kept)
+        self._inbox.data[:size] = kept
+        return self._inbox.view[size:]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._large is not None:
-            self._large_updated(nbytes)
-            return
-        inbox = self._inbox.data
-        end = nbytes
-        if self._start:
-            end += len(self._start)
-            self._start = b""
+        kept, inbox, end = self._kept, self._inbox.data, nbytes
+        if kept:
+            if isinstance(kept, LargeFrame):
+                self._large_updated(kept, nbytes)
+                return
+            end += len(kept)
+            self._kept = b""
         pos = self.serve(inbox, 0, end)
         if pos != end:
             self._keep(inbox, pos, end)
-        else:
+        elif kept:
             self._low_water.at(0)
         self.served()
 
     def serve_kept(self) -> None:
         """Call `serve` again with the bytes that it has left."""
-        kept = self._start
-        if kept and self._large is None:
-            self._start = b""
+        kept = self._kept
+        if kept and not isinstance(kept, LargeFrame):
+            self._kept = b""
             pos = self.serve(kept, 0, len(kept))
             if pos != len(kept):
                 self._keep(kept, pos, len(kept))
@@ -154,65 +164,59 @@ class FrameProtocol(Woken):
     def drop_received(self) -> None:
         """The connection is going: nothing more will be served."""
         self._low_water = NO_LOW_WATER
-        self._start = b""
-        large, self._large = self._large, None
-        if large is not None:
-            self._end_large(large)
+        kept, self._kept = self._kept, b""
+        if isinstance(kept, LargeFrame):
+            self._end_large(kept)
         self._inbox.requests.forget(self)
 
     @property
     def received_bytes_kept(self) -> int:
-        return len(self._start) if self._large is None else len(self._large)
+        kept = self._kept
+        return len(kept.buffer if isinstance(kept, LargeFrame) else kept)
 
     def _keep(self, buf: Buffer, pos: int, end: int) -> None:
         have = end - pos
         need = read_size(buf, pos)[0] + 4 if have >= 4 else 0
         self._low_water.at(need - have)
+        self._kept = self._large(buf, pos, end, need) or bytes(memoryview(buf)[pos:end])
+
+    def _large(self, buf: Buffer, pos: int, end: int, need: int) -> LargeFrame | None:
+        """Begin a large frame; None: the start of this one is kept as it is, for now."""
+        have = end - pos
         if need <= LARGE_FRAME_BYTES or need <= have:
             # `need <= have`: complete frames were left because the connection is paused.
-            self._start = bytes(memoryview(buf)[pos:end])
-            return
-        large = self._inbox.borrow(need)
-        self._large_pooled = large is not None
-        if large is None and have < LARGE_FRAME_BYTES:
+            return None
+        buffer = self._inbox.borrow(need)
+        is_pooled = buffer is not None
+        if buffer is None and have < LARGE_FRAME_BYTES:
             # A large size is only a claim until a large part has come: 5,000 claims with a buffer each were 1.3 GB.
-            self._start = bytes(memoryview(buf)[pos:end])
-            return
-        self._large_counted = self.is_counted
-        if self._large_counted and not self._inbox.requests.take(self, need):
-            if large is not None:
-                self._inbox.give_back(large)
-            self._start = bytes(memoryview(buf)[pos:end])
+            return None
+        is_counted = self.is_counted
+        if is_counted and not self._inbox.requests.take(self, need):
+            if buffer is not None:
+                self._inbox.give_back(buffer)
             self.wait_for_memory()
-            return
-        if large is None:
-            large = bytearray(min(need, GROWTH * have))
-        large[:have] = memoryview(buf)[pos:end]
-        self._large = large
-        self._large_have = have
-        self._large_need = need
+            return None
+        if buffer is None:
+            buffer = bytearray(min(need, GROWTH * have))
+        buffer[:have] = memoryview(buf)[pos:end]
+        return LargeFrame(buffer, have, need, is_pooled=is_pooled, is_counted=is_counted)
 
-    def _large_updated(self, nbytes: int) -> None:
-        large = self._large
-        assert large is not None
-        have = self._large_have = self._large_have + nbytes
-        need = self._large_need
-        self._low_water.at(need - have)
-        if have < need:
-            if have == len(large):
-                grown = bytearray(min(need, GROWTH * have))
-                grown[:have] = large
-                self._large = grown
+    def _large_updated(self, large: LargeFrame, nbytes: int) -> None:
+        large.received(nbytes)
+        need = large.need
+        self._low_water.at(need - large.have)
+        if large.have < need:
             return
-        self._large = None
-        pos = self.serve(large, 0, need)
+        self._kept = b""
+        pos = self.serve(large.buffer, 0, need)
         if pos != need:
-            self._start = bytes(memoryview(large)[pos:need])
+            self._kept = bytes(memoryview(large.buffer)[pos:need])
         self._end_large(large)
         self.served()
 
-    def _end_large(self, large: bytearray) -> None:
-        if self._large_pooled:
-            self._inbox.give_back(large)
-        if self._large_counted:
-            self._inbox.requests.give_back(self._large_need)
+    def _end_large(self, large: LargeFrame) -> None:
+        if large.is_pooled:
+            self._inbox.give_back(large.buffer)
+        if large.is_counted:
+            self._inbox.requests.give_back(large.need)

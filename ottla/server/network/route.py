@@ -22,8 +22,9 @@ AsyncHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 #: Appends an answer's bytes to the list.
 Encode = Callable[[Any, Pieces], None]
 
-#: Latencies are counted by the bit length of their microseconds: 40 bits are twelve days.
-LATENCY_BUCKETS = 41
+#: Latencies are counted by the bit length of their microseconds. 42 bits are fifty days, and no request waits longer than 25: its time-out
+#: is in 32 bits of milliseconds.
+LATENCY_BUCKETS = 43
 
 # A reply's size and correlation id, and one byte for no tagged fields.
 _HEAD = Struct(">ii")

@@ -15,7 +15,16 @@ from struct import Struct
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.batch import ATTRIBUTES_AT, COUNT_AT, HEADER, HEADER_BYTES, BatchView, Header, crc32c
+from ottla.protocol.records.batch import (
+    ATTRIBUTES_AT,
+    COUNT_AT,
+    HEADER,
+    HEADER_BYTES,
+    MAX_TIMESTAMP,
+    BatchView,
+    Header,
+    crc32c,
+)
 from ottla.protocol.slotted import frozen, mutable
 from ottla.storage.cleaner.cleaner_filter import (
     Keep,
@@ -152,7 +161,8 @@ class _Output:
     def write(self) -> None:
         if self.waiting:
             self.segment.make_room(self.waiting)
-            self.segment.append_all(memoryview(b"".join(self.parts)), self.headers)
+            latest = max(header[MAX_TIMESTAMP] for header in self.headers)
+            self.segment.append_all(b"".join(self.parts), self.waiting, self.headers, latest)
             self.headers, self.parts, self.waiting = [], [], 0
 
 

@@ -104,10 +104,11 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The last stable offset: no transaction below it is open, or ended by a marker that is not yet replicated."""
-        if not self.producers.in_transaction:
+        producers = self.producers
+        if not producers.undecided and not producers.unreplicated:
             return self.high_watermark
         # DeleteRecords and retention may remove the first record of an open transaction.
-        return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
+        return min(max(producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
 
     # Moving the offsets. `append` moves the log end offset by itself, because it is the hot path.
 
@@ -228,17 +229,16 @@ class Log:
             StorageFailure: the disk failed (`DiskFull`: a later append may succeed); nothing has changed.
             UnexpectedAppendOffset: the replicated batches do not continue this log.
         """
-        view = records if type(records) is memoryview else memoryview(records)
         rules = self.rules
-        size = len(view)
-        header = validate_header(view, size, rules, now_ms, prepared)
+        size = len(records)
+        header = validate_header(records, size, rules, now_ms, prepared)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
         if size != length + LOG_OVERHEAD_BYTES:
             size = length + LOG_OVERHEAD_BYTES
-            view = view[:size]
+            records = records[:size]
         if self.may_ask and rules.asks(attributes & CODEC_MASK):
-            view = prepared_batch(view, rules, now_ms, prepared)
-            size = len(view)
+            records = prepared_batch(memoryview(records), rules, now_ms, prepared)
+            size = len(records)
         if producer_id >= 0:
             try:
                 duplicate = self.producers.check(
@@ -255,7 +255,7 @@ class Log:
             max_timestamp = now_ms
         segment = self.segments.active
         room = self.room
-        if not room.has_room(size, last, max_timestamp, now_ms):
+        if not room.has_room(segment.file, size, last, max_timestamp, now_ms):
             room.check_size(size)
             if type(prepared) is Turn and room.disk_job(size, last, max_timestamp, now_ms) is not None:
                 raise TooLong
@@ -263,12 +263,12 @@ class Log:
         if leader_epoch != self.epochs.assigned and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
         try:
-            position = segment.append(view, first, last, leader_epoch, max_timestamp)
+            position = segment.append(records, size, first, last, leader_epoch, max_timestamp)
         except StorageFailure as failure:
             self.fail(failure)
             raise
         append_time = NO_TIMESTAMP
-        if rules.log_append_time or attributes & LOG_APPEND_TIME_BIT:
+        if rules.log_append_time or (attributes and attributes & LOG_APPEND_TIME_BIT):
             append_time = restamp(segment.file.view(), position, header, rules, now_ms)
         self.log_end_offset = last + 1
         if producer_id >= 0:

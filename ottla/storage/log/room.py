@@ -61,10 +61,8 @@ class Room:
         self.on_growth = on_growth
         on_growth()
 
-    def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Return True if `size` bytes can be written to the active segment as it is; if not, call `make_room`."""
-        segment = self._segments.active
-        file = segment.file
+    def has_room(self, file: SegmentFile, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Return True if `size` bytes can be written to the active segment's file as it is; if not, call `make_room`."""
         return (
             file.size + size <= file.room
             and max_timestamp <= self._roll_timestamp
@@ -183,7 +181,7 @@ class Room:
         They do not raise: if it fails, the append tries again and raises the error.
         """
         segment = self._segments.active
-        if self.has_room(size, last_offset, max_timestamp, now_ms) or self._dir.failure is not None:
+        if self.has_room(segment.file, size, last_offset, max_timestamp, now_ms) or self._dir.failure is not None:
             return None
         if not self._dir.exists:
             return DiskJob(self._dir.log_dir, self._create_files_ahead)

@@ -91,7 +91,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     if log.rules.log_append_time:
         max_timestamp = now_ms
     segment = log.segments.active
-    if not log.room.has_room(size, last, max_timestamp, now_ms):
+    if not log.room.has_room(segment.file, size, last, max_timestamp, now_ms):
         log.room.check_size(size)
         segment = log.room.make_room(size, first, last, max_timestamp, now_ms, first)
     if marker is not None and not marker.committed:
@@ -99,7 +99,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
         log.epochs.assign(leader_epoch, first)
     try:
-        position = segment.append(view, first, last, leader_epoch, max_timestamp)
+        position = segment.append(view, size, first, last, leader_epoch, max_timestamp)
     except StorageFailure as failure:
         log.fail(failure)
         raise
@@ -203,7 +203,7 @@ def _write(
     may_wait: bool,
 ) -> None:
     size, segment, room = len(view), log.segments.active, log.room
-    if not room.has_room(size, last, max_timestamp, now_ms):
+    if not room.has_room(segment.file, size, last, max_timestamp, now_ms):
         if not may_wait and room.disk_job(size, last, max_timestamp, now_ms) is not None:
             raise TooLong
         segment = room.make_room(size, headers[0][BASE_OFFSET], last, max_timestamp, now_ms, log.log_end_offset)
@@ -217,7 +217,7 @@ def _write(
                 log.epochs.assign(epoch, header[BASE_OFFSET])  # drops an epoch that began here without a batch
     position = segment.file.size
     try:
-        segment.append_all(view, headers)
+        segment.append_all(view, size, headers, max_timestamp)
     except StorageFailure as failure:
         log.fail(failure)
         raise

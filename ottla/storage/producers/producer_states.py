@@ -113,13 +113,13 @@ class ProducerStates:
     """All producers of one partition."""
 
     __slots__ = (
-        "_ended_firsts", "_generation", "_undecided", "_verifications", "bound", "requires_verification", "states", "unreplicated",
+        "_ended_firsts", "_generation", "_verifications", "bound", "requires_verification", "states", "undecided", "unreplicated",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
         self._generation = 0
-        self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
+        self.undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
         # First offset -> marker's offset, in the order of the markers, of transactions whose marker is not below the high watermark.
         self.unreplicated: dict[int, int] = {}
         # A heap of those first offsets; entries of replicated ones are removed lazily.
@@ -287,7 +287,7 @@ class ProducerStates:
         if transactional:
             if state.current_txn_first_offset == NO_OFFSET:
                 state.current_txn_first_offset = first_offset
-                self._undecided[first_offset] = producer_id
+                self.undecided[first_offset] = producer_id
             self._verifications.pop(producer_id, None)
 
     def end_transaction(
@@ -307,13 +307,13 @@ class ProducerStates:
         self._verifications.pop(producer_id, None)
         if first_offset == NO_OFFSET:
             return None
-        opened_by = self._undecided.pop(first_offset)
+        opened_by = self.undecided.pop(first_offset)
         assert opened_by == producer_id
         self.unreplicated[first_offset] = offset
         heappush(self._ended_firsts, first_offset)
         if marker.committed:
             return None
-        last_stable_offset = next(iter(self._undecided), offset + 1)
+        last_stable_offset = next(iter(self.undecided), offset + 1)
         return AbortedTxn(producer_id, first_offset, offset, last_stable_offset)
 
     def _to_change(self, producer_id: int, state: ProducerState | None) -> ProducerState:
@@ -331,7 +331,7 @@ class ProducerStates:
 
     def first_unstable_offset(self) -> int:
         """Return the first offset of the oldest transaction without a replicated marker, or -1."""
-        undecided, unreplicated = self._undecided, self.unreplicated
+        undecided, unreplicated = self.undecided, self.unreplicated
         if not undecided and not unreplicated:
             return NO_OFFSET
         ended = self._ended_firsts
@@ -346,10 +346,6 @@ class ProducerStates:
             done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self.unreplicated.items())]
             for first in done:
                 del self.unreplicated[first]
-
-    @property
-    def in_transaction(self) -> bool:
-        return bool(self._undecided or self.unreplicated)
 
     # Keeping
 
@@ -366,11 +362,11 @@ class ProducerStates:
         self.clear()
         self.states = {state.producer_id: state for state in states}
         opened = [(s.current_txn_first_offset, s.producer_id) for s in states]
-        self._undecided = {first: producer_id for first, producer_id in sorted(opened) if first != NO_OFFSET}
+        self.undecided = {first: producer_id for first, producer_id in sorted(opened) if first != NO_OFFSET}
 
     def clear(self) -> None:
         self.states = {}
-        self._undecided = {}
+        self.undecided = {}
         self.unreplicated = {}
         self._ended_firsts = []
 

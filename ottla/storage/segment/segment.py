@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import (
     BASE_OFFSET,
     HEADER_BYTES,
@@ -166,20 +167,20 @@ class Segment:
 
     def append(
         self,
-        records: memoryview,
+        records: Buffer,
+        size: int,
         base_offset: int,
         last_offset: int,
         leader_epoch: int,
         max_timestamp: int,
     ) -> int:
-        """Copy one batch to the end, set its offset and epoch, and return its position. The caller has made room."""
+        """Copy one batch of `size` bytes to the end, set its offset and epoch, and return its position. The caller has made room."""
         file = self.file
         position = file.size
-        size = len(records)
         end = position + size
         mapped = file.mapped
         assert mapped is not None
-        if size >= WRITE_BYTES_MIN and not records.readonly:
+        if size >= WRITE_BYTES_MIN and not memoryview(records).readonly:
             # The fields are set in the receive buffer, which has no other reader.
             OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
             mapped.write(position, records)
@@ -189,30 +190,34 @@ class Segment:
             buffer[position + _STAMPED : end] = records[_STAMPED:]
             OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
         file.size = end
-        if position == 0:
+        if not position:
             self._first_timestamp = max_timestamp
-        indexes, largest = self.indexes, self.indexes.largest
-        if (largest is None or position > indexes.entry_from or max_timestamp > largest[0]) and indexes.add(
+        indexes = self.indexes
+        if (position > indexes.entry_from or max_timestamp > indexes.largest[0]) and indexes.add(
             position, last_offset, max_timestamp
         ):
             file.close_room()  # the next append calls make_room, and the log rolls
         return position
 
-    def append_all(self, records: memoryview, headers: list[Header]) -> None:
+    def append_all(self, records: Buffer, size: int, headers: list[Header], max_timestamp: int) -> None:
         """Copy several batches that keep their offsets and epochs (replication, raft). The caller has made room."""
         file = self.file
         position = file.size
+        end = position + size
         mapped = file.mapped
         assert mapped is not None
-        if len(records) >= WRITE_BYTES_MIN:
+        if size >= WRITE_BYTES_MIN:
             mapped.write(position, records)
         else:
-            mapped.buffer[position : position + len(records)] = records
-        file.size = position + len(records)
-        if position == 0:
+            mapped.buffer[position:end] = records
+        file.size = end
+        if not position:
             self._first_timestamp = headers[0][MAX_TIMESTAMP]
+        indexes = self.indexes
+        if end <= indexes.entry_from and max_timestamp <= indexes.largest[0]:
+            return
         for header in headers:
-            if self.indexes.add(position, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP]):
+            if indexes.add(position, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP]):
                 file.close_room()
             position += header[LENGTH] + LOG_OVERHEAD_BYTES
         assert position == file.size

@@ -33,6 +33,8 @@ class TimestampAndOffset(NamedTuple):
 #: A position before each position of a file.
 ANYWHERE = -1
 NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
+#: It has not been looked for. No batch is above it, so that it stays until then.
+UNKNOWN = TimestampAndOffset(2**63, -1)
 
 
 class SegmentIndexes:
@@ -56,8 +58,8 @@ class SegmentIndexes:
         self.times = TimeIndex(file.named(TIME_INDEX_SUFFIX), file.base_offset, bytes_max)
         self.interval_bytes = file.config.index_interval_bytes
         self.loaded = False
-        # The largest max timestamp and the last offset of the first batch that has it; None: not yet computed.
-        self.largest: TimestampAndOffset | None = None
+        # The largest max timestamp and the last offset of the first batch that has it.
+        self.largest = UNKNOWN
         # A batch at a position beyond this one gets an entry; ANYWHERE: the interval begins with the next batch.
         self.entry_from = ANYWHERE
         self._unsynced = True  # the first flush syncs the files of earlier processes, too
@@ -84,7 +86,7 @@ class SegmentIndexes:
 
         A batch changes nothing that lies up to `entry_from`, and whose timestamp is not above the largest.
         """
-        if max_timestamp > self.largest[0]:  # type: ignore[index]  # it is known
+        if max_timestamp > self.largest[0]:
             self.largest = tuple.__new__(TimestampAndOffset, (max_timestamp, last_offset))
         if position <= self.entry_from:
             return False
@@ -92,7 +94,7 @@ class SegmentIndexes:
             self.entry_from = position + self.interval_bytes
             return False
         self.offsets.append(last_offset, position)
-        self.times.maybe_append(*self.largest)  # type: ignore[misc]  # it is known
+        self.times.maybe_append(*self.largest)
         self.entry_from = position + self.interval_bytes
         return self.offsets.full or self.times.full
 
@@ -163,7 +165,7 @@ class SegmentIndexes:
 
     def largest_timestamp(self) -> TimestampAndOffset:
         """Return the largest max timestamp of all batches, and the last offset of the first batch that has it."""
-        if self.largest is None:
+        if self.largest is UNKNOWN:
             largest = None
             if not self._file.active and not self.loaded:
                 # The last entry of a sealed segment has its largest timestamp.
@@ -237,7 +239,7 @@ class SegmentIndexes:
         except DamagedLog as damage:
             file.report(damage)
             # The largest timestamp of a part would let retention remove the segment too early.
-            self.largest = None
+            self.largest = UNKNOWN
         if file.active:
             return
         self.complete()
@@ -272,12 +274,12 @@ class SegmentIndexes:
         with self._lock:
             self.offsets.truncate_to(offset)
             self.times.truncate_to(offset)
-        self.largest = None
+        self.largest = UNKNOWN
         self.entry_from = ANYWHERE
 
     def complete(self) -> None:
         """Complete the indexes of a sealed segment: the time index ends with the largest timestamp."""
-        if self.largest is not None and self.largest.timestamp >= 0:
+        if self.largest is not UNKNOWN and self.largest.timestamp >= 0:
             self.times.maybe_append(*self.largest)
 
     # Saving

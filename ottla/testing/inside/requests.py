@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.server.clock import Clock, pause
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import FastPath, Reply, RequestContext
+from ottla.server.network.context import NOT_SERVED, FastPath, Reply, RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.route import AsyncHandler, Handler, Route
 from ottla.testing.connection import CLIENT_ID
@@ -119,9 +119,10 @@ class _Watched:
     def __init__(self, faults: RequestFaults, inner: FastPath[Connection]) -> None:
         self._faults = faults
         self._inner = inner
+        self.route = inner.route
 
-    def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
-        return not self._faults.active and self._inner.serve(connection, buf, pos, end)
+    def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> int:
+        return NOT_SERVED if self._faults.active else self._inner.serve(connection, buf, pos, end)
 
 
 def _watched(faults: RequestFaults, made: FastPath[Connection] | None) -> FastPath[Connection] | None:

@@ -27,6 +27,7 @@ def fetched(
         metadata=SimpleNamespace(leader_and_epoch=lambda topic, index: (-1, -1), node_endpoints=lambda *_: []),
         fetch_sessions=SimpleNamespace(follower_delays=None, consumer_delays=None),
         fetch_max_bytes=1 << 20,
+        wheel=None,
     )
     request = FetchRequest(
         max_bytes=1 << 20, replica_state=ReplicaState(replica_id=replica_id, replica_epoch=broker_epoch)

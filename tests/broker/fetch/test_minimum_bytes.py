@@ -76,7 +76,7 @@ class Broker:
         match rng.randrange(4):
             case 0 | 1:
                 partition.append(batch([rng.randbytes(rng.choice((1, 50, 300, 1_500)))]), 1, NOW_MS)
-            case 2 if log.producers.in_transaction:
+            case 2 if log.producers.first_unstable_offset() >= 0:
                 marker = end_txn_batch(
                     committed=True, producer_id=PRODUCER_ID, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS
                 )

@@ -17,7 +17,7 @@ from ottla.protocol.compile import encode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.builder import build_batch
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import MISSES_MAX, RequestContext
+from ottla.server.network.context import MISSES_MAX, NOT_SERVED, RequestContext
 from ottla.server.network.frames import Buffer
 from tests.broker.records import batch
 from tests.effort import examples
@@ -174,9 +174,10 @@ def test_random_requests_get_the_responses_of_the_handler_on_the_fast_path(monke
     served: list[bool] = []
     serve = RepeatedProduce.serve
 
-    def counted(short: RepeatedProduce, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
-        served.append(serve(short, connection, buf, pos, end))
-        return served[-1]
+    def counted(short: RepeatedProduce, connection: Connection, buf: Buffer, pos: int, end: int) -> int:
+        outcome = serve(short, connection, buf, pos, end)
+        served.append(outcome != NOT_SERVED)
+        return outcome
 
     monkeypatch.setattr(RepeatedProduce, "serve", counted)
     monkeypatch.setattr("ottla.broker.produce.repeated.MISSES_MAX", 2)
@@ -221,6 +222,35 @@ def test_a_connection_that_writes_to_two_topics_in_turn_gets_another_fast_path_a
         assert all(p.log.log_end_offset == MISSES_MAX for p in replicas(harness))
         client, answers = connect(leader)
         assert await send(TOPIC) is first, "connections share what begins with the same bytes"
+
+    run(main())
+
+
+def test_a_connection_with_a_low_limit_of_requests_has_no_fast_path_and_refuses_what_is_above_it() -> None:
+    async def main() -> None:
+        harness = SimClusterHarness({1: "broker,controller"}, SETTINGS | {"default.replication.factor": "1"})
+        harness.cluster.start()
+        assert await harness.cluster.all_serve(20)
+        assert await harness.admin.spawn(harness.admin.create(TOPIC, 1, {}, 1), "creates")
+        await harness.until("it is there", lambda: len(replicas(harness)) == 1)
+        leader = harness.leader()
+        client, answers = connect(leader)
+        client.request_bytes_max = 1_000
+        producer = Producer(random.Random(1), {})
+
+        def send(value: bytes) -> None:
+            row = PartitionProduceData(index=0, records=batch([value], timestamp=EPOCH_MS))
+            topics = [TopicProduceData(name=TOPIC, partition_data=[row])]
+            answers.has_written.clear()
+            leader.host.lane.context.run(deliver, client, producer.framed(topics), 1 << 20)
+
+        for _ in range(2):
+            send(b"x")
+            await asyncio.wait_for(answers.has_written.wait(), ANSWER_S_MAX)
+            assert client.fast_path is None, "a fast path does not look at the limit"
+        send(bytes(1_000))
+        assert client.closed
+        assert [p.log.log_end_offset for p in replicas(harness)] == [2]
 
     run(main())
 

@@ -133,8 +133,8 @@ MUTANTS = (
     Mutant(
         "an answer of another session is taken for one of the own",
         "ottla/broker/replication/follower_session.py",
-        "        elif session_id != self.session_id:\n            self.reset()\n",
-        "",
+        "        if self.is_open:\n            self.reset()\n            return\n",
+        "        if self.is_open:\n            return\n",
         UNITS
         + "test_fetcher_answers.py::test_an_answer_of_another_session_than_the_one_asked_makes_the_next_request_full",
     ),

@@ -12,7 +12,7 @@ import pytest
 from ottla.storage.log.log import Log
 from ottla.storage.log.retention import apply_retention, delete_records, expired
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.segment_indexes import TimestampAndOffset
+from ottla.storage.segment.segment_indexes import UNKNOWN, TimestampAndOffset
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, max_timestamp, offset_for_timestamp, open_at
 
 KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)
@@ -144,5 +144,5 @@ def test_a_log_of_which_nothing_has_expired_costs_a_look_at_its_first_segment(tm
     log.advance_high_watermark(60)
     assert len(log.segments) > 3
     assert apply_retention(log, NOW_MS) == 0
-    looked_at = [segment for segment in list(log.segments)[:-1] if segment.indexes.largest is not None]
+    looked_at = [segment for segment in list(log.segments)[:-1] if segment.indexes.largest is not UNKNOWN]
     assert looked_at == [log.segments[0]]

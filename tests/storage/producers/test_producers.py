@@ -137,7 +137,7 @@ def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
     assert p.producers.first_unstable_offset() == 2
     assert p.end(ABORT, pid=3) == "aborted at 4"
     p.producers.on_high_watermark(5)
-    assert (p.producers.first_unstable_offset(), p.producers.in_transaction) == (-1, False)
+    assert p.producers.first_unstable_offset() == -1
 
 
 def test_an_aborted_transaction_says_how_far_everything_is_decided() -> None:
@@ -153,7 +153,7 @@ def test_an_aborted_transaction_says_how_far_everything_is_decided() -> None:
 def test_a_marker_without_records_leaves_no_transaction_behind() -> None:
     p = Partition()
     assert p.end(ABORT, epoch=5) == "ended at 0"
-    assert not p.producers.in_transaction
+    assert p.producers.first_unstable_offset() == -1
     assert p.send(0, epoch=4) == "INVALID_PRODUCER_EPOCH", "but it fences"
     assert p.send(0, epoch=5) == "at 1"
 
