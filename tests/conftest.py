@@ -1,11 +1,11 @@
-"""The settings of all tests: the files that take long come first, processes that are started can be interrupted, and no example of Hypothesis
-fails because the machine was busy (its limit is 200 ms of wall time by default).
+"""The settings of all tests: long files come first, started processes can be interrupted, and no example of Hypothesis fails
+because the machine was busy (its limit is 200 ms of wall time by default).
 
-With `--dist loadfile` a worker that begins a long file last leaves the others idle, and pytest-xdist begins with the files
-of most tests, which are short ones. Files that keep the processor busy alternate with those that mostly wait for processes.
-Files that share a fixture of the session are one worker's, where each worker would make its own (a Spark session is a Java, and the plain
-install an environment of its own).
-Which files share a process is chance, so none may leave its process changed (tests/left_behind.py).
+With `--dist loadfile` a worker that begins a long file last leaves the others idle; pytest-xdist begins with the files that
+have most tests, and those are short. Files that keep the processor busy alternate with those that mostly wait for processes.
+Files that share a fixture of the session run in one worker, because each worker would make its own (a Spark session is a JVM,
+and the plain install an environment).
+It is chance which files share a process, so none may leave its process changed (tests/left_behind.py).
 
 A shell without job control starts background commands with SIGINT ignored, and what is ignored is inherited.
 """
@@ -31,16 +31,16 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 settings.register_profile("ottla", deadline=None, max_examples=100 if LONG else examples(40))
 settings.load_profile("ottla")
 
-#: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.
+#: Folders with a file that takes minutes, then those with a file that takes seconds; all others follow.
 BUSY_FOLDERS = ("pipeline", "fuzz", "sim")
 WAITING_FOLDERS = ("chaos", "plain", "cluster", "docker", "clients", "ottla", "deploy")
 
-#: The files of which the tests read and write with one Spark session.
+#: The files with tests that read and write with one Spark session.
 ONE_SPARK = {f"tests/pipeline/test_{name}.py" for name in ("connector", "source", "stages")}
 
 
 class SharedFixtures(LoadFileScheduling):
-    """Gives the files of one session to one worker, and any other file to the next worker that is free."""
+    """Gives the files of one session to one worker, and any other file to the next free worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
@@ -54,11 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for mark, reason in LEFT_OUT.items():
         config.addinivalue_line("markers", f"{mark}: {reason or 'run here'}")
     config.addinivalue_line("markers", "ours: about what Apache Kafka does not have")
-    gc.disable()  # nothing of what is collected is garbage: to look for some takes a quarter of the collection's time
+    gc.disable()  # collected tests are no garbage: a search for some takes a quarter of the collection's time
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # 13,000 tests stay to the end: each full collection would look at them again
+    gc.freeze()  # 13,000 tests live until the end: each full collection would look at them again
     gc.enable()
 
 

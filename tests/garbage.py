@@ -1,6 +1,7 @@
-"""With `-p tests.garbage` garbage is collected when a file of tests ends, so that what a destructor raises fails a test of that file.
+"""With `-p tests.garbage` garbage is collected when a file of tests ends, so that an exception of a destructor fails a test of
+that file.
 
-Without it the exception fails whatever test runs when the interpreter collects next.
+Without it the exception fails any test that runs when the interpreter collects next.
 """
 
 from __future__ import annotations

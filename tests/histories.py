@@ -1,8 +1,8 @@
-"""The parts that all random histories share: a seed draws what happens by weights, what breaks a promise names its invariant, and known mistakes
-that are put into the real code (mutants) prove that the histories notice.
+"""The parts that all random histories share: a seed draws events by weights, a broken promise names its invariant, and mutants
+(known mistakes that are put into the real code) prove that the histories notice them.
 
-A mutant that lives means that the histories, or what they look at, have become too tame. `python -m tests.sim.measure_mutants`
-measures which seed notices which; the tests begin with that one.
+If a mutant survives, the histories or their checks have become too weak. `python -m tests.sim.measure_mutants` measures which
+seed notices which mutant; the tests begin with that seed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from tests.sim.disk import Killed
 from tests.sim.noticed import SEEDS_MAX, seeds_for
 
-#: Object, attribute, what is there instead.
+#: A change of a mutant: object, attribute, and its new value.
 Patch = tuple[Any, str, Any]
 
 
@@ -37,12 +37,12 @@ def draw(chance: Random, weights: Mapping[str, float]) -> str:
 
 
 def parts(seeds: int, each: int) -> list[range]:
-    """The seeds from 0 on, so many for each test, because a test has a time limit."""
+    """Return the seeds from 0 on, this many for each test, because a test has a time limit."""
     return [range(first, min(first + each, seeds)) for first in range(0, seeds, each)]
 
 
 def play(run: Callable[[int], object], seeds: Iterable[int]) -> None:
-    """Run the history of each seed; a failure names its seed."""
+    """Run the history of each seed. A failure names its seed."""
     for seed in seeds:
         try:
             run(seed)
@@ -53,36 +53,36 @@ def play(run: Callable[[int], object], seeds: Iterable[int]) -> None:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A known mistake."""
+    """A known mistake, as changes of attributes."""
 
     text: str
     patches: tuple[Patch, ...]
-    #: The invariants that it breaks; empty: any of them, and any assertion.
+    #: The invariants of which the mutant breaks one. If empty, any invariant or assertion counts.
     by: frozenset[str] = frozenset()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Puts the mutant in for the time of the block."""
+        """Apply the mutant for the time of the block."""
         with pytest.MonkeyPatch.context() as patch:
             for target, attribute, instead in self.patches:
-                patch.setattr(target, attribute, instead, raising=False)  # some are attributes of instances
+                patch.setattr(target, attribute, instead, raising=False)  # some attributes are those of instances
             yield
 
     def is_caught_by(self, number: str) -> bool:
         return number != "" and (not self.by or number.split()[0] in self.by)
 
     def is_noticed(self, run: Callable[[], object]) -> bool:
-        """Return whether something is not as it must be. An exception of the mutant's own proves nothing."""
+        """Return whether the history reports an error. An exception of the mutant itself proves nothing."""
         logging.disable(logging.CRITICAL)
         try:
             with self.applied():
                 run()
         except (AssertionError, pytest.fail.Exception) as failure:
             if str(failure).startswith("Timeout"):
-                raise  # the test's own limit proves nothing either
+                raise  # the test's own time limit proves nothing, either
             return not self.by or self.is_caught_by(getattr(failure, "number", ""))
         except TypeError:
-            raise  # the mutant no longer has the signature of what it stands for, and so breaks nothing
+            raise  # the mutant's signature differs from that of the real function, and so it breaks no promise
         except (Exception, Killed):
             return False
         finally:
@@ -105,7 +105,7 @@ def assert_noticed(family: str, name: str, is_noticed: Callable[[str, int], bool
     assert any(is_noticed(name, seed) for seed in seeds), f"{seeds_max} seeds of {family} did not notice: {name}"
 
 
-#: A mistake that a function puts in, and the mistakes of a family by their names.
+#: A function that makes a mistake, and the mistakes of a family by their names.
 Mistake = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -138,7 +138,7 @@ class Playable(Protocol):
 
 
 async def play_and_end(history: Playable) -> None:
-    """Play a history, and let what it leaves behind end within the loop."""
+    """Play a history, and let its tasks end inside of the loop."""
     try:
         await history.play()
     finally:

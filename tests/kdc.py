@@ -1,4 +1,4 @@
-"""A Kerberos KDC of its own on loopback, as a process, with key tables for the principals of a test."""
+"""A separate Kerberos KDC on loopback, as a process, with key tables for the principals of a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_SECONDS_MAX = 30
 
 
 def missing() -> str | None:
-    """Returns what a test with a KDC needs and this machine does not have."""
+    """Return what is missing on this machine for a test with a KDC, or None."""
     absent = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
     if absent:
         return f"there is no {', '.join(absent)} (Debian: apt-get install krb5-kdc krb5-admin-server)"
@@ -31,7 +31,7 @@ def missing() -> str | None:
 
 
 class Kdc:
-    """Realm OTTLA.TEST. What a process needs to use it stands in `environment`."""
+    """A KDC of the realm OTTLA.TEST. A process uses it with the variables of `environment`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -63,7 +63,7 @@ class Kdc:
         return str(self.directory / f"{principal.replace('/', '_')}.keytab")
 
     def add(self, principal: str, *options: str) -> str:
-        """Returns the path of the key table of a new principal."""
+        """Make a principal, and return the path of its key table."""
         keytab = self.keytab(principal)
         self.run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {' '.join(options)} {principal}")
         self.run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {keytab} {principal}")
@@ -90,7 +90,7 @@ class Kdc:
 
 @contextmanager
 def kdc_in(directory: Path) -> Iterator[Kdc]:
-    """A KDC for this process and those that it starts; skips the test with the reason where it cannot be had."""
+    """Yield a KDC for this process and those that it starts. Skip the test with the reason if there can be none."""
     skip_because(missing())
     kdc = Kdc(directory)
     before = {name: os.environ.get(name) for name in kdc.environment}

@@ -1,7 +1,7 @@
-"""Fails a file of tests that leaves its process otherwise than it found it, in what any test that runs later there would meet.
+"""Fails a file of tests that changes its process for the tests that run later there.
 
-The files that share a process are others in each run. What one of them leaves behind, a handler of Ctrl-C for example,
-fails a test of another one, and only now and then.
+Each run has other files in one process. A change that a file leaves behind, a handler of Ctrl-C for example, would fail tests
+of other files, and only now and then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-#: pytest-timeout sets this one for each test.
+#: pytest-timeout sets this handler for each test.
 NOT_OURS = {signal.SIGALRM}
 
 
@@ -29,7 +29,7 @@ def left_as_found() -> Iterator[None]:
 
 
 def state() -> dict[str, object]:
-    """Return what one test can change for all that follow, and no fixture of pytest brings back."""
+    """Return the state that a test can change for all later tests, and that no fixture of pytest restores."""
     handlers = {number.name: signal.getsignal(number) for number in signal.Signals if number not in NOT_OURS}
     wakeup = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(wakeup)

@@ -1,4 +1,4 @@
-"""Time that the test moves."""
+"""A clock that the test moves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.server.clock import Clock, TimerHandle
 
 
 class Timer(TimerHandle):
-    """A callback that is due; cancelled, it is skipped."""
+    """A callback that is due at a time. A cancelled timer is skipped."""
 
     def __init__(self, at_ms: float, number: int, callback: Callable[[], object]) -> None:
         self.at_ms = at_ms
@@ -18,7 +18,7 @@ class Timer(TimerHandle):
         self._number = number
 
     def __lt__(self, other: Timer) -> bool:
-        """Compare by time, and in the order in which they were set."""
+        """Compare by time, then by the order in which the timers were set."""
         return (self.at_ms, self._number) < (other.at_ms, other._number)
 
     def cancel(self) -> None:
@@ -26,7 +26,9 @@ class Timer(TimerHandle):
 
 
 class ManualClock(Clock):
-    """The monotonic clock starts at 0, the wall clock where the test wants it; `advance` calls what is due, in order."""
+    """A clock whose monotonic time starts at 0, and whose wall time starts where the test wants. `advance` makes the calls that
+    are due, in order.
+    """
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = 0
@@ -54,7 +56,7 @@ class ManualClock(Clock):
         return sorted(timer for timer in self._timers if not timer.cancelled)
 
     def call(self, timer: Timer) -> None:
-        """Call one timer, due or not."""
+        """Call one timer, even if it is not due."""
         timer.cancel()
         timer.callback()
 
@@ -70,7 +72,7 @@ class ManualClock(Clock):
         self.now_ms = max(self.now_ms, to_ms)  # a callback may have moved it further
 
     def turn(self) -> None:
-        """One turn of a loop: what is due now, and nothing that is scheduled meanwhile."""
+        """Run one turn of a loop: the timers that are due now, and none that is set during the turn."""
         for _ in [timer for timer in self._timers if timer.at_ms <= self.now_ms]:
             timer = heappop(self._timers)
             if not timer.cancelled:

@@ -1,4 +1,4 @@
-"""The programs that some tests need and not every machine has: without one they are skipped, with the reason."""
+"""The programs that some tests need, and that not every machine has: without them these tests are skipped, with the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_root = pytest.mark.skipif(NO_ROOT is not None, reason=str(NO_ROOT))
 
 
 def needs_packages(*names: str) -> None:
-    """Skips the whole file, when it is called before the imports that need them."""
+    """Skip the whole file. This must be called before the imports that need the programs."""
     for name in names:
         pytest.importorskip(
             name, reason=f"the package {name} is not installed: docs/INSTALL.md has the extra that brings it"
@@ -28,14 +28,14 @@ def needs_packages(*names: str) -> None:
 
 
 def skip_because(problem: str | None) -> None:
-    """Skips the test if there is a problem."""
+    """Skip the test if there is a problem."""
     if problem is not None:
         pytest.skip(problem)
 
 
 @contextmanager
 def small_disk(directory: Path, size: str) -> Iterator[Path]:
-    """A file system of its own, of so much memory."""
+    """Yield a file system in memory, of this size."""
     skip_because(NO_ROOT)
     where = directory / "disk"
     where.mkdir()

@@ -87,7 +87,9 @@ def mirror(logs: Path, kinds: Sequence[str]) -> None:
 
 
 def hand_over(logs: Path, kinds: Sequence[str]) -> None:
-    """MirrorMaker, then ours, then MirrorMaker again: none mirrors a record that the one before has mirrored."""
+    """MirrorMaker mirrors, then Ottla, then MirrorMaker again; neither mirrors a record that the other has mirrored
+    before it.
+    """
     with clusters(kinds) as (west, east):
         west.topic(TOPIC, partitions=PARTITIONS)
         written = write(west, 0)
@@ -106,7 +108,7 @@ def hand_over(logs: Path, kinds: Sequence[str]) -> None:
 
 
 def write(cluster: Clients, first: int) -> list[str]:
-    """Committed transactions, and an aborted one among them."""
+    """Write committed transactions with an aborted one after each. Return the committed values."""
     producer = cluster.producer(transactional_id="writer")
     producer.init_transactions(COMMAND_SECONDS_MAX)
     values = [f"{number}" for number in range(first, first + RECORDS)]
@@ -123,7 +125,7 @@ def write(cluster: Clients, first: int) -> list[str]:
 
 
 def commit(cluster: Clients, records: int) -> None:
-    """The group has read so many records, of each partition the same number."""
+    """Commit the group's offsets as if it had read this many records, the same number of each partition."""
     offsets: dict[int, list[int]] = {}
     for record in cluster.records(TOPIC):
         offsets.setdefault(record.partition, []).append(record.offset)
@@ -134,7 +136,7 @@ def commit(cluster: Clients, records: int) -> None:
 
 
 def check(east: Clients, written: Sequence[str]) -> None:
-    """Each record once, in the order of its partition, with its key and headers."""
+    """Check that each record is there once, in the order of its partition, with its key and headers."""
     seen = east.records(f"west.{TOPIC}")
     values = [(record.value or b"").decode() for record in seen]
     if sorted(values, key=int) != list(written):
@@ -158,7 +160,7 @@ def wait_for(east: Clients, count: int) -> None:
 
 
 def compare_offsets(east: Clients) -> None:
-    """Kafka's client library reads the offsets that `ottla mirror offsets` shows."""
+    """Check that Kafka's client library reads the offsets that `ottla mirror offsets` shows."""
     shown = ours("mirror", "offsets", "west", GROUP, "-b", east.bootstrap, "-o", "json").stdout.splitlines()
     rows = [json.loads(line) for line in shown]
     expected = [f"offset {row['topic']}-{row['partition']} {row['offset']}" for row in rows]
@@ -176,7 +178,9 @@ def compare_offsets(east: Clients) -> None:
 
 
 def go_on(east: Clients) -> None:
-    """The group goes on in the target: what it has not read in the source comes, and at most the records of some pairs again."""
+    """Let the group go on in the target: it reads what it has not read in the source, and at most the records of some batches
+    twice.
+    """
     ours("mirror", "offsets", "west", GROUP, "--set", "-b", east.bootstrap)
     consumer = east.consumer(f"west.{TOPIC}", group_id=GROUP, isolation_level="read_committed")
     seen: set[bytes] = set()
@@ -205,7 +209,7 @@ def ours(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def mirror_maker(logs: Path, west: Clients, east: Clients) -> Iterator[None]:
-    """Kafka's MirrorMaker 2, which is stopped in order: its positions are written then."""
+    """Run Kafka's MirrorMaker 2, and stop it in order, because it writes its positions then."""
     logs.mkdir(parents=True, exist_ok=True)
     properties = logs / "mirror-maker.properties"
     properties.write_text(MIRROR_MAKER.format(west=west.bootstrap, east=east.bootstrap, topic=TOPIC))

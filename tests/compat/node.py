@@ -20,10 +20,10 @@ DEFAULTS = {
     "allow.everyone.if.no.acl.found": "true",
     "num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",  # kafka-python's group tests ask for 3 s; Kafka's default refuses that
+    "group.min.session.timeout.ms": "1000",  # kafka-python's group tests ask for 3 s; Kafka's default rejects that
 }
-#: Beyond those, what the baseline of three nodes of Apache Kafka had: topics that the tests create without a word have one
-#: replica, and nodes without authentication ask each other for ClusterAction as User:ANONYMOUS.
+#: The other settings are those of three nodes of Apache Kafka in the baseline: topics that the tests create without settings
+#: have one replica, and nodes without authentication need ClusterAction as User:ANONYMOUS.
 CLUSTER_DEFAULTS = {
     "super.users": "User:ANONYMOUS",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -34,7 +34,9 @@ CLUSTER_DEFAULTS = {
 
 @contextmanager
 def serving_from(data: Path, port: int, log: Path, **properties: str) -> Iterator[str]:
-    """A node on the directory of one that `tools.apache_kafka` started at this port; gives its address, and keeps the data."""
+    """Run a node on the directory that a node of `tools.apache_kafka` used at this port. Yield its address, and keep the
+    data.
+    """
     values = {
         "node.id": "1",
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 100}",
@@ -51,7 +53,7 @@ def serving_from(data: Path, port: int, log: Path, **properties: str) -> Iterato
 
 @contextmanager
 def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> Iterator[str]:
-    """Starts a node and gives its bootstrap address; ends it and removes its data afterwards.
+    """Start a node, and yield its bootstrap address; stop it and remove its data afterwards.
 
     Property names are written with underscores for dots.
     """
@@ -93,9 +95,11 @@ def _started(values: dict[str, str], log: Path) -> Iterator[None]:
 
 @contextmanager
 def running_cluster(nodes: int, directory: Path, **properties: str) -> Iterator[str]:
-    """Nodes 1 to `nodes`, each in a rack of its own, on free ports; gives their addresses. Their logs stay in `directory`."""
+    """Run nodes 1 to `nodes`, each in a rack of its own, on free ports. Yield their addresses. Their logs stay in
+    `directory`.
+    """
     given = {name.replace("_", "."): value for name, value in properties.items()}
-    common = {**DEFAULTS, **CLUSTER_DEFAULTS, **given}  # what is one node's wins over what is the cluster's
+    common = {**DEFAULTS, **CLUSTER_DEFAULTS, **given}  # a property of one node replaces that of the cluster
     per_node = {node_id: {**common, "broker.rack": f"RACK{node_id}"} for node_id in range(1, nodes + 1)}
     cluster = Cluster(nodes, directory=str(directory), per_node=per_node)
     try:
@@ -107,7 +111,7 @@ def running_cluster(nodes: int, directory: Path, **properties: str) -> Iterator[
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
-    """Read the node's own output, not the port: another process may listen there."""
+    """Read the node's own output instead of trying the port, because another process may listen there."""
     deadline = time.monotonic() + READY_SECONDS_MAX
     while "Kafka Server started" not in log.read_text(errors="replace"):
         if process.poll() is not None:

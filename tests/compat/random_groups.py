@@ -1,6 +1,6 @@
-"""Random sequences of requests of consumer, share and streams groups, against Apache Kafka and against us.
+"""Random sequences of requests of consumer, share and streams groups, sent to Apache Kafka and to Ottla.
 
-The sequences, and the ones whose answers are recorded, are in tests/broker/groups/sequences.
+The sequences, and those with recorded answers, are in tests/broker/groups/sequences.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from tools import apache_kafka
 
 BASE_PORT = 32170
 SEQUENCES = 2_000
-#: Sequences that one broker answers before a fresh one takes its place. Their topics and groups stay on it: each sequence keeps two or
-#: three files open (a broker shuts down at its limit of file descriptors) and some 100 KB of the JVM's heap of 1 GB.
+#: The number of sequences for one broker, before a fresh one takes its place. Topics and groups stay on the broker: each
+#: sequence keeps two or three files open (a broker shuts down at its limit of file descriptors) and some 100 KB of the JVM's
+#: heap of 1 GB.
 PER_BROKER = 1_000
 #: Sequences whose answers differ by a row of docs/DIFFERENCES.md.
 LEFT_OUT = {
-    "consumer": {1201, 1466},  # the uniform assignor: which member gets the extra partition
-    "mixed upgrade": {90},  # a classic member after the last of the others has left
-    "mixed disabled": {15, 57, 114, 115, 132, 139, 170},  # JoinGroup in an empty consumer group
+    "consumer": {1201, 1466},  # the uniform assignor: the member that gets the extra partition is another one
+    "mixed upgrade": {90},  # a classic member joins after the last of the others has left
+    "mixed disabled": {15, 57, 114, 115, 132, 139, 170},  # JoinGroup comes to an empty consumer group
 }
 #: Sequences with classic members for each other value of group.consumer.migration.policy.
 PER_POLICY = 200
-#: Differences that are made as short as possible, which takes a minute each.
+#: The number of differences that are made as short as possible. This takes a minute for each.
 SHRUNK_MAX = 5
 
 

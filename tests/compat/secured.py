@@ -1,6 +1,6 @@
-"""A node with a listener for each security protocol, and what a client needs to log in at it by each mechanism.
+"""A node with a listener for each security protocol, and the settings with which a client logs in by each mechanism.
 
-The same properties are Apache Kafka's, so that a run against it says what a client's own suite gives there.
+Apache Kafka takes the same properties, so a run against it shows the results of a client's own suite there.
 
     PLAINTEXT       the suites' own commands, and super users' work
     SASL            SASL_PLAINTEXT: PLAIN, SCRAM, OAUTHBEARER with tokens without a signature, GSSAPI if there is a KDC
@@ -44,7 +44,8 @@ MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 USER, PASSWORD = "alice", "alice-secret"
 STORE_PASSWORD = "planted-store-password"
 SERVICE = f"kafka/{HOST}"
-#: What librdkafka's 0142 is made for: half of it, the life of a token, has to be well above the second between re-authentications.
+#: The value is made for librdkafka's 0142: half of it is the lifetime of a token, and has to be well above the second between
+#: re-authentications.
 SESSION_MS = 10_000
 SCRAM_SECONDS_MAX = 20
 KAFKA = "org.apache.kafka.common.security"
@@ -58,7 +59,7 @@ MODULES = {
 
 @dataclass(frozen=True)
 class Files:
-    """Keys and certificates of the node and of the one client, and the identity provider."""
+    """Keys and certificates of the node and of the only client, and the identity provider."""
 
     directory: Path
     identity: Identity
@@ -73,7 +74,7 @@ class Files:
         return "" if self.kdc is None else f" -Djava.security.krb5.conf={self.kdc.environment['KRB5_CONFIG']}"
 
     def kerberos(self, principal: str) -> str:
-        """A JAAS entry."""
+        """Return an entry of a JAAS file."""
         assert self.kdc is not None
         options = f'keyTab="{self.kdc.keytab(principal)}" principal="{principal}@{REALM}"'
         return f"{MODULES['GSSAPI']} useKeyTab=true storeKey=true {options};"
@@ -156,7 +157,7 @@ class SecuredNode:
 
 @contextmanager
 def secured_cluster(port: int, logs: Path, name: str, nodes: int) -> Iterator[SecuredNode]:
-    """The same on several nodes: gives the first one. Ports of a listener are consecutive."""
+    """Run such nodes on several ports, and yield the first. Ports of a listener are consecutive."""
     files = make_files(logs / f"{name}-files")
     per_node = {}
     # Kafka's default: some tests want two members in a group's first rebalance, and a handshake or a login delays the second.
@@ -169,7 +170,9 @@ def secured_cluster(port: int, logs: Path, name: str, nodes: int) -> Iterator[Se
 
 @contextmanager
 def secured_node(port: int, logs: Path, name: str, *, apache_kafka: bool = False, **more: str) -> Iterator[SecuredNode]:
-    """A fresh node, of Apache Kafka if that is asked for, with `more` properties; the user of the tests has SCRAM credentials."""
+    """Run a fresh node, of Apache Kafka if that is wanted, with `more` properties. The user of the tests has SCRAM
+    credentials.
+    """
     with ExitStack() as stack:
         realm = None if kdc.missing() else stack.enter_context(_realm(logs / f"{name}-kdc"))
         files = make_files(logs / f"{name}-files", realm)
@@ -188,7 +191,9 @@ def secured_node(port: int, logs: Path, name: str, *, apache_kafka: bool = False
 
 @contextmanager
 def _realm(directory: Path) -> Iterator[Kdc]:
-    """A KDC with the node's principal and that of the user, whose tickets clients in this process get by the key table."""
+    """Run a KDC with the principals of the node and of the user. Clients in this process get the user's tickets by the key
+    table.
+    """
     directory.mkdir()
     with kdc.kdc_in(directory) as made:
         made.add(SERVICE)
@@ -208,7 +213,7 @@ def _with_user(node: SecuredNode) -> SecuredNode:
     return node
 
 
-# What each client calls it
+# The name of the property or argument in each client
 
 
 def librdkafka(node: SecuredNode, protocol: str, mechanism: str = "") -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""The day of one stock Python client, as a program: topics, produce, consume, groups, transactions, and a broker that restarts meanwhile.
+"""One stock Python client's typical work, as a program: topics, produce, consume, groups, transactions, and a broker that
+restarts meanwhile.
 
     python -m tests.compat.stock_day CLIENT BOOTSTRAP TOPIC
 
-It writes "restart" to its output when the broker is to be restarted, and works on until it gets a line. What the client prints
-goes to stderr; printed.py looks at that.
+It writes "restart" to its output when the broker is to be restarted, and works on until it reads a line. The client's own lines
+go to stderr; `client_lines.py` reads them.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from kafka.errors import KafkaError
 
 SECONDS_MAX = 60
 COUNT = 10
-#: The time of one look for records, so that a client takes part in its group while it produces.
+#: The duration of one poll, which is short so that a client takes part in its group while it produces.
 LOOK_S = 0.1
 
 
 class Restart:
-    """The restart of the broker: asked for by this program, and done by the one that started it."""
+    """The restart of the broker: this program asks for it, and the program that started this one does it."""
 
     def __init__(self) -> None:
         self._done = threading.Event()
@@ -58,7 +59,9 @@ def read_until(value: bytes, poll: Callable[[], list[bytes]]) -> None:
 
 
 def again(act: Callable[[], object]) -> None:
-    """Repeat what a broker that has just started may refuse: it loads its coordinators, and members join again."""
+    """Repeat a call that a broker may reject shortly after its start, while it loads its coordinators and members join
+    again.
+    """
     deadline = time.monotonic() + SECONDS_MAX
     while True:
         try:
@@ -141,10 +144,11 @@ def kafka_python(bootstrap: str, topic: str, restart: Restart) -> None:
     )
     consumer.partitions_for_topic(
         topic
-    )  # else it joins without them where the group's coordinator is there at once, and warns
+    )  # otherwise it joins without them if the group's coordinator is already there, and warns
 
     def poll() -> list[bytes]:
-        # Long: 3.0.12 forgets an assignment for good if the time is over between the answer to SyncGroup and the end of the rebalance.
+        # The time is long, because 3.0.12 loses an assignment for good if the time ends between the answer to SyncGroup and the
+        # end of the rebalance.
         return [each.value for batch in consumer.poll(timeout_ms=2_000).values() for each in batch]
 
     def work(name: str) -> None:

@@ -1,6 +1,7 @@
-"""Kafka's own tools at an Ottla node, and ours beside them: both play the recorded sessions of `tests/ottla/cli/shims/recorded`.
+"""Kafka's own tools and Ottla's at an Ottla node: both play the recorded sessions of `tests/ottla/cli/shims/recorded`.
 
-What Kafka's tool prints at our node must be what it printed at Apache Kafka when the session was recorded, and ours must print the same.
+Kafka's tool must print at an Ottla node what it printed at Apache Kafka when the session was recorded, and Ottla's must print
+the same.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TRIES = 5
 
 
 def outcomes(names: Iterable[str]) -> Iterator[Outcome]:
-    """The sessions of these names, or all, each with Kafka's tools and then with ours."""
+    """Play the sessions of these names, or all, each with Kafka's tools and then with Ottla's."""
     wanted = set(names)
     port = free_base_port()
     properties = {1: node_properties(port)}
@@ -49,7 +50,7 @@ def _outcome(name: str, path: Path, run: Run, server: str) -> Outcome:
 
 
 def _wrong(path: Path, run: Run, server: str) -> dict[str, str]:
-    """Return what differs in each step, by its command."""
+    """Return the differences of each step, by its command."""
     wrong: dict[str, str] = {}
     for step, lines in play(read_session(path), run, server):
         if lines != step.lines:

@@ -1,6 +1,8 @@
-"""`make compat ARGS="upgrade [COMMIT]"`: the wheel of this tree goes on with what the wheel of an older commit has written, and back.
+"""`make compat ARGS="upgrade [COMMIT]"`: the wheel of this tree goes on with data of the wheel of an older commit, and the
+older one with data of the newer.
 
-Both wheels are built and installed into empty environments: the old one from the commit's files, the new one as `make dist` does.
+Both wheels are built, the old one from the commit's files, the new one as `make dist` does, and installed into empty
+environments.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from tests.ottla.conftest import Cli
 from tests.unpacking import unpack
 from tools import dist
 
-#: Of 24 November 2026.
+#: The commit is of 24 November 2026.
 COMMIT = "3319c38e"
 OLD = "old"
 PROPERTIES = {
@@ -37,7 +39,7 @@ PROPERTIES = {
     "log_segment_bytes": 1_048_576,
     "metadata_log_max_record_bytes_between_snapshots": 5_000,
 }
-#: What a user has set, each by a command of the newer wheel.
+#: The settings of a user, each made by a command of the newer wheel.
 SETTINGS = (
     "user create alice --generate",
     "acl add alice read topic:plain",
@@ -48,13 +50,13 @@ SETTINGS = (
     "config set broker all log.cleaner.threads=2",
     "config set group readers consumer.session.timeout.ms=50000",
 )
-#: What must be the same before and after, as JSON rows: of topics and settings, and of groups and transactions.
+#: The commands whose rows, as JSON, must be the same before and after: of topics and settings, and of groups and transactions.
 LISTS = (
     "topic list", "topic describe plain", "topic describe changes", "config get topic plain --changed", "config get topic changes --changed",
     "config get broker all", "config get group readers --changed", "user list", "quota list", "acl list", "group list", "group describe classic",
     "group describe readers", "txn list",
 )  # fmt: skip
-#: What a restart changes of these.
+#: The fields of these rows that a restart may change.
 VARYING = frozenset(("leader", "leader_epoch", "isr", "coordinator", "state", "producer_epoch", "producer_id", "bytes"))
 PAUSE_S = 0.002
 
@@ -88,7 +90,7 @@ def old_wheel(commit: str, folder: Path) -> Path:
 
 
 class Machine:
-    """The interpreters of both versions, and clusters whose nodes run either."""
+    """The interpreters of both versions, and clusters with nodes of either."""
 
     def __init__(self, commit: str, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -113,7 +115,7 @@ class Machine:
 
 
 def rows(cli: Cli, lists: Sequence[str] = LISTS) -> dict[str, object]:
-    """Return what the cluster has, by the commands that list it."""
+    """Return the state of the cluster, by the commands that list it."""
     found: dict[str, object] = {}
     for words in lists:
         listed = cli.rows(*words.split())
@@ -143,7 +145,7 @@ def fill(mixed: Mixed, replicas: list[int]) -> tuple[list[str], list[str]]:
 
 
 def go_on(machine: Machine, directory: Path, end: Callable[[Node], None]) -> None:
-    """One node: the new version opens what the old one left, and the old one what the new one left."""
+    """One node changes its version: the new one opens the directory of the old one, and the old one that of the new one."""
     with machine.cluster(directory, 1) as mixed:
         (node,) = mixed.nodes.values()
         plain, changes = fill(mixed, [1])
@@ -167,7 +169,7 @@ def go_on(machine: Machine, directory: Path, end: Callable[[Node], None]) -> Non
 
 
 class Load:
-    """A producer with acks=all that goes on while nodes are replaced, and what was acknowledged."""
+    """A producer with acks=all that runs while nodes are replaced, and its acknowledged records."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged: list[str] = []
@@ -209,7 +211,7 @@ class Load:
 
 
 def roll(machine: Machine, directory: Path) -> None:
-    """Three nodes, replaced one by one under load, and back: nothing that was acknowledged is lost, and no write fails."""
+    """Three nodes are replaced one by one under load, and back: no acknowledged record is lost, and no write fails."""
     with machine.cluster(
         directory, 3, offsets_topic_replication_factor=3, transaction_state_log_replication_factor=3
     ) as mixed:
@@ -244,7 +246,7 @@ STEPS: dict[str, Callable[[Machine, Path], None]] = {
 
 
 def outcomes(commit: str, names: list[str], logs: Path) -> Iterator[Outcome]:
-    """Each step, or the named ones."""
+    """Run each step, or the named ones."""
     machine = Machine(commit, logs / "upgrade")
     for name in [name for name in STEPS if name in names] or STEPS:
         begin, result, why = time.monotonic(), "PASS", ""

@@ -1,6 +1,6 @@
-"""A node that emulates a release beside the release itself: what ApiVersions, DescribeConfigs and Metadata say to a client.
+"""A node that emulates a release is compared with that release: the answers to ApiVersions, DescribeConfigs and Metadata.
 
-The live brokers are those of releases whose jars Maven has. One with ZooKeeper gets a ZooKeeper of its own jars.
+The live brokers run the releases whose jars Maven has. A release with ZooKeeper gets a ZooKeeper of its own jars.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.ports import free_base_port
 from tools.apache_kafka import ApacheKafka, OracleUnavailable
 from tools.apache_kafka.programs import java_command
 
-#: Compared if no release is named. The others have no jars here, or take a ZooKeeper.
+#: The releases that are compared if none is named. The others have no jars here, or need a ZooKeeper.
 COMPARED = ("2.4", "2.8", "3.0", "3.3", "3.5", "3.7", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 START_SECONDS_MAX = 120
 TOPIC, BROKER = 2, 4
 TOPIC_NAME = "compared"
 DEFAULT = 5
-#: Defaults that are of the machine or of the node, and not of the release: where files lie, listeners, and classes of Java.
+#: Defaults that depend on the machine or the node, and not on the release: places of files, listeners, and classes of Java.
 OF_THE_NODE = frozenset(
     {"log.dir", "log.dirs", "listeners", "advertised.listeners", "ssl.enabled.protocols", "ssl.protocol"}
 )
@@ -39,7 +39,7 @@ OF_THE_NODE = frozenset(
 
 @contextmanager
 def live(release: str) -> Iterator[int]:
-    """Run a broker of the release; give its port. Raises OracleUnavailable."""
+    """Run a broker of the release. Yield its port. Raises OracleUnavailable."""
     port = free_base_port()
     if not RELEASES[release].has_zookeeper:
         with ApacheKafka(port, version=release, quick=True, jvm="-Xmx512M -XX:+UseSerialGC"):
@@ -85,7 +85,7 @@ def _wait(port: int) -> None:
 
 
 def facts(port: int, release: str) -> dict[str, Any]:
-    """Return what a broker says to a client, by the name of the fact."""
+    """Return the facts that a broker shows to a client, by their names."""
     found: dict[str, Any] = {}
     with Wire(port) as wire:
         versions = wire.request(ApiVersionsRequest(), 0)
@@ -105,7 +105,7 @@ def facts(port: int, release: str) -> dict[str, Any]:
             (described,) = wire.request(DescribeConfigsRequest(resources=[resource]), version).results
             for row in described.configs:
                 if row.name.startswith("ottla.") and RELEASES[release].is_newest:
-                    continue  # tables are described by a node that emulates nothing
+                    continue  # a node that emulates a release does not describe tables
                 is_default = row.config_source == DEFAULT and row.name not in OF_THE_NODE
                 value = row.value if is_default else "of this node"
                 found[f"config {kind} {row.name}"] = (value, row.config_type, row.is_sensitive)
@@ -115,7 +115,7 @@ def facts(port: int, release: str) -> dict[str, Any]:
 
 
 def differences(release: str) -> list[str]:
-    """Return what differs between the live broker and the emulated one. Raises OracleUnavailable."""
+    """Return the differences between the live broker and the emulated one. Raises OracleUnavailable."""
     with live(release) as port:
         theirs = facts(port, release)
     with Cluster(1, per_node={1: {"ottla.advertised.release": release}}) as cluster:
@@ -129,7 +129,7 @@ def differences(release: str) -> list[str]:
 
 
 def _differ(there: Any, here: Any) -> bool:
-    """Return True if two facts differ. What both nodes set by themselves is compared in nothing but that it is there."""
+    """Return whether two facts differ. A value that a node sets by itself only has to be there."""
     if isinstance(there, tuple) and isinstance(here, tuple) and "of this node" in (there[0], here[0]):
         return False
     return bool(there != here)

@@ -1,8 +1,8 @@
 """`make compat ARGS=workflows`: the commands of `.github/workflows/`, run here in a copy of the tree as a forge runs them.
 
-A forge checks the commit out and runs the steps of a job in `bash -e`, one after the other. Here the jobs of a workflow have one copy
-of the tree, so that one finds what another has uploaded. Packages are those of this environment; `make lowest` has its own, as
-always.
+A forge checks the commit out and runs the steps of a job in `bash -e`, one after the other. Here the jobs of a workflow share
+one copy of the tree, so that a job finds what another has uploaded. They use the packages of this environment; only `make
+lowest` has its own, as always.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.compat.librdkafka import Outcome
 from tools import dist
 
 WORKFLOWS = sorted((dist.ROOT / ".github/workflows").glob("*.yml"))
-#: Commands that need what is not here, by their beginnings.
+#: The beginnings of commands that cannot run here.
 LEFT_OUT = {
     "make test": "it is what a developer runs, and takes minutes",
     "docker": "no container engine",
@@ -49,22 +49,22 @@ def commands(workflow: Path) -> Iterator[tuple[str, str]]:
 
 
 def check_out(folder: Path) -> None:
-    """Make a copy of the commit, with the release of its version dated: the workflow of a tag wants that."""
+    """Make a copy of the commit, and give the release of its version a date, because the workflow of a tag wants one."""
     subprocess.run(["git", "clone", "-q", "--shared", str(dist.ROOT), str(folder)], check=True)
-    os.utime(folder / "pyproject.toml", (0, 0))  # older than the environment: make shall not install this copy into it
+    os.utime(folder / "pyproject.toml", (0, 0))  # so that make does not install this copy into the environment
     changelog = folder / "CHANGELOG.md"
     changelog.write_text(re.sub("^(## .* - )unreleased$", r"\g<1>2026-01-31", changelog.read_text(), flags=re.M))
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the variables of a step. make takes this environment as it is, and an empty one for the lowest versions."""
+    """Return the variables of a step. make uses this environment as it is, and an empty one for the lowest versions."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")}
     flags = f" -- VENV={sys.prefix} LOWEST={folder / 'lowest'}"
     return kept | {"CI": "true", "GITHUB_REF_NAME": f"v{dist.version()}", "MAKEFLAGS": flags}
 
 
 def outcomes(names: list[str], logs: Path) -> Iterator[Outcome]:
-    """Run each command, or those of the workflows and jobs that are named."""
+    """Run each command, or the commands of the named workflows and jobs."""
     for workflow in WORKFLOWS:
         folder = logs / f"workflow-{workflow.stem}"
         for name, command in commands(workflow):

@@ -1,11 +1,11 @@
-"""Small clusters for tests of decisions: said in a line, changed by decisions, shown in a line.
+"""Small clusters for tests of decisions: a line makes one, decisions change it, and a line shows it.
 
     cluster = DecisionHarness(brokers=3)
     cluster.topic("orders", replicas="1 2 3", min_isr=2)
     cluster.fence(1)
     assert cluster.show("orders") == "replicas 1 2 3 isr 2 3 leader 2 epoch 1"
 
-Decisions change the image only by their records, through the same replay as everywhere.
+Decisions change the image only by their records, by the same replay as in a node.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DecisionHarness:
         self.state.index.update(delta)
 
     def decide(self, decision: Outcome[Any] | Decision[Any]) -> Any:
-        """Let the decision take effect, and give its response."""
+        """Let the decision take effect, and return its response."""
         if not isinstance(decision, Outcome):
             return self._decide_in_turns(decision)
         self.replay(decision.records)
@@ -143,7 +143,7 @@ class DecisionHarness:
     def topic(
         self, name: str, replicas: str = "1 2 3", *, isr: str | None = None, partitions: int = 1, **configs: object
     ) -> None:
-        """Keyword arguments are configs, with underscores for dots; `min_isr` is min.insync.replicas."""
+        """Create a topic. Keyword arguments are configs, with underscores for dots; `min_isr` is min.insync.replicas."""
         records: list[Any] = [TopicRecord(name=name, topic_id=topic_id(name))]
         for key, value in configs.items():
             key = "min.insync.replicas" if key == "min_isr" else key.replace("_", ".")
@@ -170,7 +170,7 @@ class DecisionHarness:
         return topic.partitions[index]
 
     def show(self, name: str, index: int = 0) -> str:
-        """Fields in a fixed order, those that say nothing left out."""
+        """Return the fields in a fixed order, without those that are empty."""
         partition = self.partition(name, index)
         words = [f"replicas {join(partition.replicas)}", f"isr {join(partition.isr)}"]
         for word, members in (

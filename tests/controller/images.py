@@ -1,4 +1,4 @@
-"""Comparing metadata images."""
+"""The comparison of metadata images."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from ottla.controller.metadata.image import MetadataImage
 
 
 def same_content(one: MetadataImage, other: MetadataImage) -> bool:
-    """Equal but for the offset and epoch that they were made at."""
+    """Return whether two images are equal, apart from their offset and epoch."""
     return one.parts == other.parts

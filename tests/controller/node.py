@@ -1,4 +1,4 @@
-"""A controller on a real disk and a real port, with a broker that consists of its lifecycle alone."""
+"""A controller on a real disk and a real port, with a broker that has only its lifecycle."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ from tests.controller.raft.nodes import FETCH_TIMEOUT_MS, kill
 from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-#: For an election and what follows it: three nodes in one process need more than a second for that while other tests are running.
+#: The limit is for an election and what follows it: three nodes in one process need more than a second for that while other
+#: tests run.
 SECONDS_MAX = 30
 
 
 class Node:
-    """A controller, and a broker that consists of its lifecycle alone."""
+    """A controller, and a broker that has only its lifecycle."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Node:
         node_id: int = 1,
         ports: Mapping[int, int] | None = None,
     ) -> None:
-        """Make a node; `ports` are those of all controllers by node id, where there is more than this one."""
+        """Make a node. `ports` are those of all controllers by node id, if there are several."""
         ports = ports or {node_id: free_ports(1)[0]}
         self.real = RealWorld(asyncio.get_running_loop())
         world = self.real.world
@@ -99,7 +100,7 @@ class Node:
         session_timeout_ms: int = 9_000,
         **identity: Any,
     ) -> BrokerLifecycle:
-        """Another broker process, sharing only the metadata."""
+        """Return the lifecycle of another broker process, which shares only the metadata."""
         given: dict[str, Any] = {
             "cluster_id": CLUSTER_ID,
             "endpoints": [RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0)],
@@ -118,7 +119,7 @@ class Node:
         return lifecycle
 
     def new_channel(self) -> ControllerChannel:
-        """A connection of its own, as another process would have."""
+        """Return a separate connection, as another process would have."""
         return ControllerChannel(self.real.world, 2, self._locate)
 
     def _locate(self) -> ControllerAddress | None:
@@ -140,7 +141,7 @@ class Node:
             await self.lifecycle.unfenced
 
     async def stop_metadata(self) -> None:
-        """Stop the metadata of a node of which only that was started."""
+        """Stop the metadata of a node that has started nothing else."""
         self.channel.close()
         await self.node.stop()
         await self.metadata.raft.stop()
@@ -155,8 +156,9 @@ class Node:
         await self.real.close()
 
     async def crash(self) -> None:
-        """No word to anybody, nothing flushed by us that was not flushed already. The next life has the same files: what
-        this one would decide now, such as fencing the broker whose connection breaks here, must not get into them."""
+        """Stop without a message to other nodes, and without a flush. The next life has the same files, so later decisions of
+        this one, such as fencing the broker whose connection breaks here, must not be written to them.
+        """
         self.listener.abort()
         self.node.controller.stop()
         kill(self.metadata.raft)
@@ -182,7 +184,7 @@ async def running(directory: Path) -> AsyncIterator[Node]:
 
 
 async def forwarded(channel: ControllerChannel, context: RequestContext, request: Any) -> Any:
-    """Return the answer that a client in that context gets for its request, through a broker."""
+    """Return the response that a client in that context gets for its request, through a broker."""
     header = encode_request_header(context.api_key, context.api_version, 1, context.client_id)
     body = await forward(channel, header + encode(request, context.api_version), context)
     return decode(APIS[ApiKey(context.api_key)].response, bytes(body), context.api_version)

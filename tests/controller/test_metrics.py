@@ -1,4 +1,4 @@
-"""The numbers that a controller counts of elections, brokers and topics."""
+"""The metrics of a controller about elections, brokers and topics."""
 
 from __future__ import annotations
 

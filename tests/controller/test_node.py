@@ -1,4 +1,4 @@
-"""A controller still has what it has answered after a stop and after a crash."""
+"""All that a controller has acknowledged is still there after a stop and after a crash."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_created_topic_is_there_after(clean: bool, tmp_path: Path) -> No
         assert {topic.name for topic in image.topics} == {"orders", "invoices"}
         assert image.topics.by_name("orders") is not None
         partition = image.topics.by_name("orders").partitions[0]
-        # There was no clean-shutdown file, so the broker was out of ISR and ELR, and came back as last known leader.
+        # There was no clean-shutdown file, so the broker was out of ISR and ELR, and came back as the last known leader.
         assert (partition.leader, partition.isr, partition.elr, partition.leader_recovery_state) == (1, (1,), (), 1)
         assert again.lifecycle.broker_epoch > first_epoch
         channel = Channel(again.real.world, "127.0.0.1", again.port)

@@ -1,4 +1,4 @@
-"""Scheduled tasks of the active controller on a clock that the test moves."""
+"""Periodic tasks of the active controller on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITH_TOKENS = DelegationTokenSettings("the-key-of-the-cluster", check_interval_m
 
 
 def with_tokens(settings: DelegationTokenSettings, lifetimes_ms: Iterable[int]) -> Quorum:
-    """An active controller; token t0 has the first of the lifetimes, and so on."""
+    """Return an active controller with a token for each lifetime, from t0 on."""
     quorum = Quorum(delegation_tokens=settings, metadata_max_idle_interval_ms=0, auto_leader_rebalance_enable=False)
     quorum.elect(1)
     now_ms = quorum.clock.wall_ms()

@@ -1,4 +1,4 @@
-"""The quorum's APIs are the nodes' own: others need ClusterAction."""
+"""Only nodes may use the quorum's APIs: other clients need ClusterAction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.server.network.route import Route
 from ottla.server.principal import Principal
 from tests.server.authorization.callers import caller
 
-NODE: Any = None  # the routes are only looked at
+NODE: Any = None  # the routes are only looked up, never called
 
 
 def components(authorizer: Authorizer) -> ControllerComponents:

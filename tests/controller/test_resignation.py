@@ -1,4 +1,6 @@
-"""An active controller with an internal fault gives its leadership up: the next term, here or elsewhere, makes its state from the log."""
+"""An active controller with an internal fault resigns: the next term, here or on another node, builds its state from the
+log.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.controller.images import same_content
 from tests.controller.node import Node, create, running
 from tests.controller.raft.nodes import quorum
 
-#: It is long enough that nothing below can be the end of it.
+#: The timeout is so long that no test here reaches it.
 FETCH_TIMEOUT_MS = 60_000
 BEFORE_THE_TIMEOUT_S = 25
 

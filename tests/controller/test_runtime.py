@@ -1,4 +1,6 @@
-"""The active controller on a log that commits when the test says so: what is answered when, and what a lost leadership undoes."""
+"""The active controller on a log that commits when the test says so: when each request is answered, and what a lost leadership
+undoes.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Batch:
 
 
 class HandLog:
-    """Batches in memory; they are committed by `commit`."""
+    """A log of batches in memory, which `commit` commits."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -92,7 +94,7 @@ class Quorum:
             self.controller.committed()
 
     def elect(self, epoch: int) -> None:
-        """This controller leads: everything before its epoch and the first record of it are committed."""
+        """Make this controller the leader: everything before its epoch and the first record of the epoch are committed."""
         self.log.batches.append(Batch(self.log.log_end_offset, [b"leader"], epoch, is_control=True))
         self.commit()
         self.controller.leader_changed(1, epoch)
@@ -171,7 +173,7 @@ def test_a_lost_leadership_drops_what_was_not_committed() -> None:
     assert kept.take() == "done"
     assert refusal(lost) == "NOT_CONTROLLER"
     assert set(quorum.controller.image.topics.names) == {"kept"}
-    # Another leader put something else at that offset.
+    # Another leader appended another record at that offset.
     del quorum.log.batches[quorum.log.committed :]
     quorum.log.append_atomic(encode_metadata([topic("theirs")], 30), epoch=2)
     quorum.commit()
@@ -182,14 +184,14 @@ def test_a_lost_leadership_drops_what_was_not_committed() -> None:
 
 
 def test_a_leadership_lost_in_the_very_append_leaves_nothing_of_it_behind() -> None:
-    """The quorum looks at its clock when the first record is appended, and resigns, as after a pause."""
+    """When the first record is appended, the quorum looks at its clock and resigns, as after a long pause."""
     quorum = active()
     quorum.log.on_append = lambda: quorum.controller.leader_changed(-1, 2)
     with pytest.raises(KafkaError) as refused:
         quorum.write(topic("lost"))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
     assert not quorum.controller.is_active and "lost" not in quorum.controller.image.topics
-    # The next leader never had the record, and puts its own at the same offset.
+    # The next leader never had the record, and appends its own at the same offset.
     quorum.log.on_append = lambda: None
     del quorum.log.batches[quorum.log.committed :]
     quorum.log.append_atomic(encode_metadata([topic("theirs")], 30), epoch=2)
@@ -211,7 +213,7 @@ def test_what_cannot_be_appended_changes_nothing() -> None:
 
 
 def test_a_batch_that_is_too_large_is_refused_by_its_name_and_the_controller_stays_active() -> None:
-    """Brokers that were answered NOT_CONTROLLER would look for another controller, and ask again for 30 s."""
+    """Brokers that got NOT_CONTROLLER would look for another controller, and repeat the request for 30 s."""
     quorum = active()
 
     def too_large() -> None:
@@ -225,7 +227,7 @@ def test_a_batch_that_is_too_large_is_refused_by_its_name_and_the_controller_sta
 
 
 def test_a_decision_of_which_a_full_disk_refuses_the_rest_is_left_to_the_next_term() -> None:
-    """A broker may be fenced then, and lead partitions all the same: who becomes active looks for what is left."""
+    """Then a broker may be fenced and still lead partitions; the next active controller looks for the rest of the work."""
     quorum = active()
 
     def full() -> None:
@@ -253,7 +255,7 @@ def test_a_controller_without_room_for_what_a_cluster_begins_with_resigns_to_try
 
 
 def test_a_controller_that_cannot_replay_what_it_has_appended_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its state would lack what is in the log; the next term makes its state from the log."""
+    """Its state would lack records of the log; the next term builds its state from the log."""
     quorum = active()
 
     def fail(self: object, delta: object) -> None:
@@ -273,7 +275,7 @@ def test_a_periodic_decision_that_failed_is_tried_again(failure: Exception) -> N
 
     def fail() -> None:
         asked.append(quorum.clock.now_ms)
-        raise type(failure)(*failure.args)  # a new one each time, whose traceback does not grow
+        raise type(failure)(*failure.args)  # a new exception each time, so that its traceback does not grow
 
     write = quorum.controller.write
     quorum.controller.write = lambda decide: fail()
@@ -333,7 +335,7 @@ def register(quorum: Quorum, broker_id: int) -> None:
 
 
 def write_partitions(quorum: Quorum, count: int, replicas: list[int]) -> None:
-    """Write topic `a` with so many partitions, 1,000 in a batch; broker 1 leads them, and all replicas are in sync."""
+    """Write topic `a` with this many partitions, 1,000 in a batch; broker 1 leads them, and all replicas are in sync."""
     quorum.write(topic("a"))
     for start in range(0, count, 1_000):
         quorum.write(
@@ -370,7 +372,7 @@ def test_silent_brokers_are_fenced_when_their_sessions_end() -> None:
 
 
 def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
-    """10,000 partitions decided about in one turn held the event loop for most of a second."""
+    """Before the fix decisions about 10,000 partitions in one turn held the event loop for most of a second."""
     quorum = active()
     for broker_id in (1, 2):
         register(quorum, broker_id)
@@ -430,7 +432,7 @@ def test_the_broker_of_a_controller_that_lost_the_quorum_is_thought_dead_unless_
 def test_a_broker_of_apache_kafka_outlives_what_breaks_its_connection_if_the_grace_has_time_for_a_heartbeat(
     grace_ms: int, lost: list[int]
 ) -> None:
-    """It sends the next one when broker.heartbeat.interval.ms has passed, on a new connection as on the old one."""
+    """The broker sends the next heartbeat after broker.heartbeat.interval.ms, also on a new connection."""
     interval_ms = 2_000
 
     def beats(quorum: Quorum, count: int) -> None:
@@ -470,7 +472,7 @@ def test_an_idle_log_gets_a_no_op_record_and_a_busy_one_does_not() -> None:
 
 
 def grown(brokers: int, partitions: int) -> Quorum:
-    """A standby with that much metadata: all of it led by the first broker."""
+    """Return a standby with this many brokers and partitions; the first broker leads all of them."""
     quorum = active()
     for broker_id in range(1, brokers + 1):
         register(quorum, broker_id)
@@ -482,7 +484,7 @@ def grown(brokers: int, partitions: int) -> Quorum:
 
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return how many partitions were put into an index, in each turn that began with `append(0)`."""
+    """Return the number of partitions that were put into an index, for each turn that began with `append(0)`."""
     counts = [0]
     change = ClusterIndex._change
 
@@ -497,7 +499,9 @@ def indexed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_an_elected_controller_indexes_a_bounded_number_of_partitions_in_a_turn_and_is_active_after_the_last(
     indexed: list[int],
 ) -> None:
-    """200,000 partitions in one turn held the loop for most of a second, and the quorum, on the same loop, with it."""
+    """Before the fix 200,000 partitions in one turn held the loop for most of a second, and with it the quorum, which runs on
+    the same loop.
+    """
     per_turn = UNITS_A_TURN // INDEX_UNITS
     many = 3 * per_turn + 1
     quorum = grown(2, many)

@@ -1,4 +1,4 @@
-"""The numbers that a controller gives of its own work: applied records, times of decisions, contact with brokers."""
+"""The metrics of a controller about its own work: applied records, durations of decisions, contact with brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_active_controller_has_applied_what_is_not_committed_yet() -> None:
     scraped = Scraped(quorum)
     committed = quorum.loader.last_offset
     assert scraped("lastappliedrecordoffset") == scraped("lastcommittedrecordoffset") == committed
-    quorum.clock.now_ms += 5_000  # without the timers, which append too
+    quorum.clock.now_ms += 5_000  # without the timers, which append records, too
     quorum.write(topic("a"))
     appended_ms = quorum.clock.wall_ms()
     quorum.clock.now_ms += 20

@@ -1,4 +1,4 @@
-"""Three nodes with admin listeners, for watching what their metrics say while nodes are killed."""
+"""Three nodes with admin listeners, whose metrics are read while nodes are killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Node:
 def properties(node: Node, nodes: list[Node], directory: Path) -> dict[str, str]:
     logs = str(directory / f"node-{node.id}")
     if node.id == 3:
-        # A directory that cannot be: this node starts with one of its two offline.
+        # A directory at this path cannot be made: the node starts with one of its two directories offline.
         logs += ",/dev/null/logs"
     return {
         "process.roles": "broker,controller",

@@ -1,4 +1,4 @@
-"""A part of PromQL, as the shipped rules and dashboards use it, over scrapes taken before: enough to see an alert fire.
+"""The part of PromQL that the shipped rules and dashboards use, over a list of scrapes: enough to see an alert fire.
 
 comparison   [sum|max](selector) OP number, selector OP number
 history      changes(selector[5m]): over all the scrapes of an instance that are given
@@ -34,7 +34,7 @@ MATCH: dict[str, Callable[[str, str], bool]] = {
 
 @dataclass
 class Scrapes:
-    """The text that each instance gave, the newest last; None where it could not be reached."""
+    """The text that each instance returned, the newest last; None if the instance could not be reached."""
 
     job: str
     texts: dict[str, list[str | None]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Scrapes:
         self.texts.setdefault(instance, []).append(text)
 
     def series(self, name: str) -> Series:
-        """Values of every series of the name; those whose newest scrape failed are stale and left out."""
+        """Return the values of every series of this name. A series whose newest scrape failed is stale, and left out."""
         found: Series = {}
         for instance, texts in self.texts.items():
             own = {"instance": instance, "job": self.job}
@@ -99,7 +99,7 @@ def firing(expression: str, scrapes: Scrapes) -> dict[Labels, float]:
 
 
 def metric_names(expression: str) -> set[str]:
-    """Names of metrics in an expression."""
+    """Return the names of metrics in an expression."""
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b(by|without)\s*\([^)]*\)", "", expression)
     words = set(re.findall(r"[a-zA-Z_][\w:]*", bare))
     return {word for word in words if "_" in word or word == "up"}

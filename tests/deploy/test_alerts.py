@@ -1,4 +1,6 @@
-"""Every shipped alert is silent on a healthy cluster and fires when its reason is there; dashboards name what nodes emit."""
+"""Each shipped alert is silent on a healthy cluster and fires when its reason occurs; nodes export all metrics of the
+dashboards.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,17 @@ from tests.deploy.promql import Scrapes, firing, metric_names
 
 MONITORING = ROOT / "deploy" / "monitoring"
 DASHBOARDS = [MONITORING / "dashboard.json", MONITORING / "dashboard-broker.json"]
-#: Of Prometheus itself.
+#: The metrics of Prometheus itself.
 NOT_OURS = {"up"}
 OF_A_LOST_BROKER = {
     "BrokerDown", "UnderReplicatedPartitions", "UnderReplicatedPartition", "UnderMinIsrPartitionCount", "OfflinePartitions",
 }  # fmt: skip
-#: Those that fire in `test_alerts_fire_for_their_reasons_and_no_others`.
+#: The alerts that fire in `test_alerts_fire_for_their_reasons_and_no_others`.
 OF_ACCIDENTS = OF_A_LOST_BROKER | {
     "OfflineLogDirectoryCount", "TooLargeConsumerGroupLag", "NoMessageForTooLong", "AbnormalControllerState",
 }  # fmt: skip
-#: Alert, sample, a value for which it fires, and one for which it does not. That the metrics have these values is tested beside them.
+#: An alert, a sample, a value for which it fires, and one for which it does not. Other tests show that the metrics have these
+#: values.
 OF_SAMPLES = [
     ("LogDirectoryRunningFull", 'ottla_log_directory_free_bytes{logdirectory="/data"}', 8_192, 2 << 30),
     ("CertificateExpires", 'ottla_certificate_valid_seconds{of="listener SSL"}', 13 * 86_400, 15 * 86_400),
@@ -40,7 +43,7 @@ OF_SAMPLES = [
 ]
 
 
-#: Alert, and a counter that must not grow.
+#: An alert, and a counter that must not grow.
 OF_COUNTERS = [
     ("TableLostRecords", 'ottla_table_lost_offsets_total{topic="orders"}'),
     ("TablePartedFromLog", 'ottla_table_parted_offsets_total{topic="orders"}'),
@@ -99,14 +102,14 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
         write(bootstrap, "read", 1200)
         write(bootstrap, "copied", 10)
 
-        # Node 3 began with a log directory that is not there; everything else is well.
+        # Node 3 started with one log directory offline; everything else is in order.
         eventually(lambda: alerts(nodes) == {"OfflineLogDirectoryCount"}, "only the log directory is missed")
 
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "slow"})
         consumer.commit(offsets=[TopicPartition("read", 0, 5)], asynchronous=False)
         consumer.close()
         eventually(lambda: "TooLargeConsumerGroupLag" in alerts(nodes), "a group is behind")
-        # By their types, because a node without TLS has no sample of a certificate.
+        # The TYPE lines are read, because a node without TLS has no sample of a certificate.
         lines = [line.split() for node in nodes for line in (node.scrape() or "").splitlines()]
         names = {words[2] for words in lines if words[:2] == ["#", "TYPE"]}
         for expression in [*rules().values(), *dashboard_expressions()]:
@@ -116,7 +119,7 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
 
         nodes[1].kill()
         expected = OF_A_LOST_BROKER | {"OfflineLogDirectoryCount"}
-        # There is an active controller: none for a moment where the broker was it, or while another is elected.
+        # There may be no active controller for a moment, if the killed broker was it or while another is elected.
         eventually(
             lambda: expected <= (found := alerts(nodes)) and "AbnormalControllerState" not in found, "a broker is gone"
         )

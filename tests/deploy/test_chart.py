@@ -1,4 +1,4 @@
-"""The Helm chart, by its recorded output for one node, for three, and for controllers and brokers apart.
+"""The Helm chart, by its recorded output for one node, for three, and for separate controllers and brokers.
 
 The output was checked against the schemas of Kubernetes 1.30. It is made again for NAME by
 `helm template kafka deploy/helm/ottla -f VALUES --set clusterId=AAAAAAAAAAAAAAAAAAAAAA > deploy/helm/rendered/NAME.yml`.
@@ -38,7 +38,7 @@ def sets(name: str) -> list[dict[str, Any]]:
 
 
 def environment_of(stateful_set: dict[str, Any], ordinal: int) -> dict[str, str]:
-    """The variables with which the entry point runs in a pod; those of Secrets have made-up values."""
+    """Return the variables with which the entry point runs in a pod. Variables from Secrets have made-up values."""
     (container,) = stateful_set["spec"]["template"]["spec"]["containers"]
     made_up = {"CLUSTER_ID": CLUSTER_ID, "NAMESPACE": "data", "OTTLA_SCRAM_USERS": "admin:pw\nalice:pw2\n"}
     given = {row["name"]: row.get("value", made_up.get(row["name"], "")) for row in container["env"]}

@@ -1,4 +1,6 @@
-"""The Debian package as it is built, here of a stand-in for the wheels. `make compat ARGS=deb` installs the real one."""
+"""The contents of the built Debian package, with a stand-in for the wheels. `make compat ARGS=deb` installs the real
+package.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The structure of the manifests and the service unit: what refers to what, and that the node would start with it."""
+"""The structure of the manifests and the service unit: references between them are right, and a node would start with them."""
 
 from __future__ import annotations
 

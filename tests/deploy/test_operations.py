@@ -1,7 +1,7 @@
-"""The commands of docs/OPERATIONS.md, from an empty machine: as root and as the user of the service.
+"""The commands of docs/OPERATIONS.md, from an empty machine: run as root and as the user of the service.
 
-Each line of a block is run as it stands, with the folders, the host, the ports and the user of this test, or is named with the reason
-why it is not. A new line of the page is in neither list, and fails the first test.
+Each line of a block is run unchanged, but with the folders, the host, the ports and the user of this test, or is listed with
+the reason why it is not run. A new line of the page is in neither list, and fails the first test.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STORY = (
 FOURTH = "it needs a fourth machine; tests/ottla/cli/commands/test_move.py moves partitions"
 FEATURES = "all features of a new cluster have their newest level"
 APT = "`make compat ARGS=deb` installs and upgrades the package in a copy of this machine"
-#: Line -> why it is not run here.
+#: By line: the reason why it is not run here.
 NOT_RUN = {
     "useradd --system --home-dir /var/lib/ottla --shell /usr/sbin/nologin ottla": "a test makes no users: it takes one that is there",
     "apt install ./dist/ottla_*.deb && sysctl --system": APT,
@@ -57,12 +57,12 @@ NOT_RUN = {
     "ottla feature upgrade metadata.version=LEVEL": FEATURES,
     "ottla move run orders:0 orders:1 --to 4,1,2": FOURTH,
 }
-#: Lines of another machine, which is a copy here.
+#: Lines that copy from another machine. Here a local copy stands in.
 BY_SCP = {
     "scp cluster/nodes/kafka-1.tar root@kafka-1:": "cp cluster/nodes/kafka-1.tar .",
     "scp -r kafka-1:/var/lib/ottla/data /var/lib/ottla/": "cp -r /backup/data /var/lib/ottla/",
 }
-#: What is printed, and no command.
+#: The beginning of lines that show output and are no commands.
 PRINTED = re.compile(r"TIME  |\d{4}-\d\d-\d\dT")
 
 
@@ -108,7 +108,7 @@ class Machine:
         }
 
     def run(self, *lines: str, options: str = "") -> str:
-        """Run lines of the page as root, each of which is there; return what they print."""
+        """Run these lines of the page as root, and return their output. Each must be on the page."""
         out = []
         for line in lines:
             assert line in BLOCKS, f"OPERATIONS.md has no line {line}"
@@ -126,7 +126,7 @@ class Machine:
         return "".join(out)
 
     def ask(self, line: str) -> str:
-        """Run a line of the page that is one of `ottla` alone, without a process of its own; return what it prints."""
+        """Run a line of the page that only calls `ottla`, in this process. Return its output."""
         assert line in BLOCKS, f"OPERATIONS.md has no line {line}"
         program, *words = shlex.split(self.here(line))
         assert program == "ottla"
@@ -201,13 +201,14 @@ def test_a_node_from_an_empty_machine_to_the_loss_of_its_disk(machine: Machine) 
     create_orders(machine)
     machine.ask("ottla topic describe orders --story --partition 3 --admin-port 9644")
 
-    # The way of an upgrade: root's OTTLA_CONFIG, which the user of the node may not read, does not count beside the node's file.
+    # These are the steps of an upgrade. The user of the node may not read root's OTTLA_CONFIG; it has no effect beside the
+    # node's file.
     stop = "runuser -u ottla -- /opt/ottla/bin/ottla cluster may-stop /etc/ottla/server.properties --wait 600"
     assert "may stop" in machine.run(stop)
     machine.run("cp -a /var/lib/ottla/data /backup/data", "cp -a /etc/ottla /backup/etc")
     machine.stop()
 
-    # The disk is lost. A member of a quorum would join it; this quorum has nothing but the backup.
+    # Now the disk is lost. A member of a larger quorum would join it again; this quorum has only the backup.
     data = machine.folder / "var" / "data"
     empty(data)
     machine.run("runuser -u ottla -- /opt/ottla/bin/ottla format /etc/ottla/server.properties --no-initial-controllers")
@@ -228,7 +229,7 @@ def test_a_node_from_an_empty_machine_to_the_loss_of_its_disk(machine: Machine) 
 
 
 def with_ports(machine: Machine) -> None:
-    """Give the node of the bundle free ports, and stories, which are off in a cluster with an authorizer."""
+    """Give the node of the bundle free ports, and switch stories on, which are off in a cluster with an authorizer."""
     bundle = machine.folder / HOST
     for file in (bundle / "install", bundle / "server.properties"):
         text = file.read_text()

@@ -1,4 +1,6 @@
-"""The two probes say whether clients should be sent to a node, and whether restarting it would help, also when others are gone."""
+"""The two probes show whether clients should be sent to a node, and whether a restart would help, even while other nodes are
+gone.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back(
 
 @pytest.mark.chaos
 def test_one_that_comes_back_is_ready_when_its_replicas_are_in_sync_again(cluster: Cluster) -> None:
-    """An update of a StatefulSet stopped the next node while its replicas were behind: producers got NOT_ENOUGH_REPLICAS."""
+    """Before the fix an update of a StatefulSet stopped the next node while the replicas of the last one lagged: producers got
+    NOT_ENOUGH_REPLICAS.
+    """
     admin = AdminClient(cluster.client_settings)
     make_topics(admin, NewTopic("orders", 6, 3))
     cluster.wait_isr("orders")
@@ -71,7 +75,7 @@ def test_one_that_comes_back_is_ready_when_its_replicas_are_in_sync_again(cluste
     assert producer.flush(60) == 0
     cluster.start(3)
     eventually(lambda: ready(cluster, 3), "the one that came back")
-    # As it knows itself; the others read of it a moment later.
+    # These are the ISRs by the node's own metadata; the other nodes get them a moment later.
     isrs = [partition.isr_nodes for partition in cluster.metadata(["orders"], 3).topics[0].partitions]
     assert len(isrs) == 6 and all(3 in isr for isr in isrs), isrs
 

@@ -1,4 +1,4 @@
-"""Compose files as far as they say what our image is started with."""
+"""The parts of compose files that determine how Ottla's image is started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-#: These need keys.
+#: These files need keys.
 SECURE = [ROOT / "docker" / f"compose.{kind}.yml" for kind in ("tls", "sasl")]
 OURS = sorted(set((ROOT / "docker").glob("compose*.yml")) - set(SECURE))
 SEEDS = sorted((Path(__file__).parent / "composes").glob("*.yml"))
@@ -19,7 +19,7 @@ SEEDS = sorted((Path(__file__).parent / "composes").glob("*.yml"))
 class Service:
     name: str
     environment: dict[str, str]
-    #: Published: the host's port and the container's.
+    #: The published ports: the host's and the container's.
     ports: list[tuple[int, int]]
     raw: dict[str, Any]
 
@@ -29,7 +29,7 @@ class Service:
 
     @property
     def advertised(self) -> dict[str, str]:
-        """Return listener -> the address that it advertises to clients."""
+        """Return the address that each listener advertises to clients, by the listener's name."""
         text = self.environment.get("KAFKA_ADVERTISED_LISTENERS") or self.environment.get(
             "KAFKA_CFG_ADVERTISED_LISTENERS", ""
         )
@@ -37,12 +37,12 @@ class Service:
 
     @property
     def mounts(self) -> dict[str, str]:
-        """Files of the host, by their path in the container."""
+        """Return the paths of the host's files by their path in the container."""
         parts = [volume.split(":") for volume in self.raw.get("volumes", ()) if volume.startswith("./")]
         return {target: source for source, target, *_ in parts}
 
     def read(self, path: str) -> bytes | None:
-        """A file as the container has it, if it is among the repository's."""
+        """Return a file as the container sees it, or None if it is not one of the repository."""
         source = ROOT / "docker" / self.mounts.get(path, "none")
         return source.read_bytes() if source.exists() else None
 
@@ -54,7 +54,9 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def services(path: Path, *, beside: bool = False) -> list[Service]:
-    """Return the services that run a node: they have our image, and no command of their own; or those with a command of `ottla`, `beside` the nodes."""
+    """Return the services that run a node: they have Ottla's image and no command of their own. With `beside` return those that
+    run a command of `ottla` beside the nodes.
+    """
     found = []
     for name, raw in load(path)["services"].items():
         command = raw.get("command")

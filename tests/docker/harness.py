@@ -1,4 +1,6 @@
-"""The common part of the harnesses of this folder: a process in place of each container, and its published ports forwarded."""
+"""The common part of the harnesses of this folder: a process stands for each container, and its published ports are
+forwarded.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ class ContainerHarness(ABC):
         return service.environment
 
     def forwarded(self) -> list[Service]:
-        """Return the services whose published ports are not the host's already."""
+        """Return the services with published ports that are not already ports of the host."""
         return self.services
 
     def __enter__(self) -> Self:
@@ -85,7 +87,7 @@ class ContainerHarness(ABC):
         self.close()
 
     def prepare(self) -> None:
-        """Prepare the harness before any service starts; `close` follows even if it fails."""
+        """Prepare the harness before any service starts. `close` follows even if this fails."""
         rules = [f"{host}:{self.address(s)}:{inner}" for s in self.forwarded() for host, inner in s.ports]
         if not rules:
             return
@@ -106,7 +108,7 @@ class ContainerHarness(ABC):
                 print(f"{name} had to be killed")
 
     def start(self, service: Service) -> None:
-        """The image's entry point, or the command of the service."""
+        """Start the image's entry point, or the command of the service."""
         folder = self.folder / service.name
         for target, source in service.mounts.items():
             (folder / target[1:]).parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +131,9 @@ class ContainerHarness(ABC):
         )
 
     def produce_and_consume(self, asked: Sequence[tuple[str, str]], copies: int, *security: str) -> None:
-        """Stock clients at (place, address), all at once: most of their time they wait for a group's first rebalance."""
+        """Run stock clients at each (place, address), all at the same time, because each spends most of its time on a group's
+        first rebalance.
+        """
 
         def ask(one: tuple[str, str]) -> subprocess.CompletedProcess[str]:
             return self.run(one[0], sys.executable, str(STOCK_CLIENT), one[1], str(copies), *security)

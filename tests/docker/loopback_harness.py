@@ -1,5 +1,7 @@
-"""Containers without an engine and without root: a loopback address for each (127.77.0.x), put into its environment wherever a name or
-"all addresses" stands; published ports are forwarded from 127.0.0.1. The same to use as NamespaceHarness, further from the real thing."""
+"""Containers without an engine and without root: a loopback address for each (127.77.0.x), which replaces names and "all
+addresses" in its environment; published ports are forwarded from 127.0.0.1. It is used like NamespaceHarness, but is less like
+real containers.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,13 @@ class LoopbackHarness(ContainerHarness):
         return text
 
     def placed(self, where: str, command: Sequence[str]) -> list[str]:
-        """Return the command as it is, because nothing has a place of its own here; names in its arguments become addresses."""
+        """Return the command for this machine, because containers have no place of their own here; names in its arguments
+        become addresses.
+        """
         return [self.with_addresses(word) for word in command]
 
     def forwarded(self) -> list[Service]:
-        """One without listeners of its own takes all addresses, and is reached at 127.0.0.1 already."""
+        """Return the services with listeners. One without listeners of its own listens at all addresses, and is already reached
+        at 127.0.0.1.
+        """
         return [s for s in self.services if any(name in s.environment for name in LISTENERS)]

@@ -1,5 +1,6 @@
-"""Containers without an engine: a network namespace for each, names by a hosts file, and one namespace more that is the
-host, in which published ports are forwarded. Needs root; what is made is removed again."""
+"""Containers without an engine: a network namespace for each, names by a hosts file, and another namespace as the host, in
+which published ports are forwarded. It needs root, and removes all that it makes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class NamespaceHarness(ContainerHarness):
 
     def placed(self, where: str, command: Sequence[str]) -> list[str]:
         inside = ["ip", "netns", "exec", self.namespace(where)]
-        # A container's host name is its own too, and resolves there.
+        # A container has its own host name, which resolves inside of it.
         for service in self.services:
             if service.name == where:
                 inside += ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', service.hostname]

@@ -1,4 +1,6 @@
-"""Run inside a namespace: produce and consume with librdkafka through one bootstrap address, and say what came back."""
+"""A program that runs inside a namespace: it produces and consumes with librdkafka through one bootstrap address, and prints
+what came back.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Compose files, ours and those of tutorials with the image line changed: every node starts with that very environment in a
-network namespace of its own, and stock clients reach it from inside and outside through the addresses it advertises."""
+"""Nodes start with the environment of each compose file, Ottla's and those of tutorials with another image line, in network
+namespaces; stock clients reach them from inside and outside through the advertised addresses.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +134,7 @@ def is_outside(address: str) -> bool:
     return address.startswith("localhost:")
 
 
-#: Where namespaces can be made one file is enough to know that the other way works, too.
+#: Where namespaces can be made, one file is enough to show that the other harness works, too.
 WITHOUT_NAMESPACES = ALL if not available() else [path for path in OURS if path.stem == "compose"]
 
 

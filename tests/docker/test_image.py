@@ -1,4 +1,6 @@
-"""The image without an engine: the Dockerfile's instructions, the scripts it installs, and an estimate of its layers."""
+"""The image without an engine: the instructions of the Dockerfile, the scripts that it installs, and an estimate of its
+layers.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,12 @@ DOCKERFILE = ROOT / "docker" / "Dockerfile"
 DOCKERFILES = (DOCKERFILE, ROOT / "docker" / "pipeline.Dockerfile")
 IMAGE_MB_MAX = 158
 WHEEL_MB_MAX = 3
-#: Uncompressed, of Debian 12: the slim base image, and the Installed-Size of python3, netcat-openbsd and what they pull in.
+#: The uncompressed size, in Debian 12, of the slim base image, and the Installed-Size of python3, netcat-openbsd and their
+#: dependencies.
 BASE_MB = 75
 PYTHON_MB = 33
-#: The part that `strip` leaves of a distribution's extension modules, measured: uvloop's 14 MB become 1.6, xxhash's 2.1
-#: become 0.16. Others are stripped already, or small.
+#: The share that `strip` leaves of a distribution's extension modules, as measured: uvloop's 14 MB become 1.6, xxhash's 2.1
+#: become 0.16. Other modules are stripped already, or small.
 STRIPPED_SHARES = {
     "uvloop": 0.12,
     "cryptography": 0.81,
@@ -38,7 +41,7 @@ STRIPPED_SHARES = {
     "zstandard": 0.09,
     "lz4": 0.11,
 }
-#: pycparser is for those who compile with cffi, and is uninstalled.
+#: pycparser is only needed to compile with cffi, and is uninstalled.
 UNINSTALLED = frozenset({"pycparser"})
 #: Files that the Dockerfile deletes: 8 MB of lexers, with which rich would colour program text; zstandard's second
 #: implementation; sources of extension modules.
@@ -60,7 +63,9 @@ def instructions(path: Path = DOCKERFILE) -> list[tuple[str, str]]:
 
 
 def stages() -> dict[str, list[tuple[str, str]]]:
-    """The instructions of each stage of the Dockerfile by its name; the last one, which is built unless another is named, has none."""
+    """Return the instructions of each stage of the Dockerfile by its name. The last stage, which is built by default, has the
+    name "".
+    """
     found: dict[str, list[tuple[str, str]]] = {}
     for word, text in instructions():
         if word == "FROM":
@@ -82,7 +87,7 @@ def test_the_registrys_image_starts_by_the_script_of_cp_schema_registry_and_can_
     assert ("CMD", '["/etc/confluent/docker/run"]') in rows
     copied = dict(text.split() for word, text in rows if word == "COPY" and "--from" not in text)
     assert set(copied.values()) == {"/usr/local/bin/curl", "/etc/confluent/docker/run"}
-    # COPY keeps the mode. Its health check could not run curl.
+    # COPY keeps the mode of a file. Without the executable bit the health check could not run curl.
     assert all(os.access(ROOT / source, os.X_OK) for source in copied)
 
 
@@ -216,7 +221,7 @@ def test_a_tool_is_found_by_its_name_and_by_its_class(installed: Path) -> None:
 )
 def test_what_is_not_in_the_image_says_so_in_one_line(command: list[str], said: str, installed: Path) -> None:
     words = command if "libkafka" not in command[0] else ["bin/sh", *command]
-    if words is not command:  # it is sourced, and has no first line of its own
+    if words is not command:  # a script that is sourced has no first line of its own
         done = subprocess.run(["sh", f"{installed}/{command[0]}"], capture_output=True, text=True)
         code, error = done.returncode, done.stderr.strip()
     else:
@@ -268,7 +273,7 @@ def test_the_file_of_kafka_server_start_is_the_packaged_node(tmp_path: Path) -> 
 
 
 def core_distributions() -> set[str]:
-    """Ottla's own dependencies and theirs, without extras."""
+    """Return Ottla's own dependencies and their dependencies, without extras."""
     found: set[str] = set()
     todo = [re.split(r"[ ;<>=!~\[]", line)[0] for line in re.findall(r'^    "([^"]+)",$', _dependencies(), re.M)]
     while todo:
@@ -316,7 +321,7 @@ def test_the_help_of_a_command_needs_none_of_the_files_that_the_image_leaves_out
 def test_the_wheel_that_it_installs_has_everything(tmp_path: Path) -> None:
     if shutil.which("git") is None and not (ROOT / ".git").exists():
         pytest.skip("no source tree")
-    # As the Dockerfile does it: with the hatchling that is installed (it is of the extra dev), and without a registry.
+    # The wheel is built as in the Dockerfile: with the installed hatchling (of the extra dev), and without a registry.
     wheel = [
         sys.executable,
         "-m",

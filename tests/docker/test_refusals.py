@@ -1,4 +1,4 @@
-"""A container that cannot run says so in one line, with where and what to do, and ends with a code that is not zero."""
+"""A container that cannot run prints one line with the place and the remedy, and ends with a code that is not zero."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.docker.compose_file import ROOT
 from tests.ports import HIGHEST, free_ports
 
-#: Between those of `free_ports`, the last of which begin below HIGHEST, and those of outgoing connections.
+#: The port lies between those of `free_ports`, the last of which begin below HIGHEST, and those of outgoing connections.
 UNUSED_PORT = HIGHEST + 700
 
 
@@ -100,7 +100,7 @@ def test_a_wrong_cluster_id(environment: dict[str, str], tmp_path: Path) -> None
     assert "CLUSTER_ID" in said
     assert "belongs to cluster 4L6g3nShT-eMCtK--X86sw, not MkU3OEVBNTcwNTJENDM2Qk" in said
     assert "set CLUSTER_ID=4L6g3nShT-eMCtK--X86sw" in said
-    # Without one said, the directory's own is taken.
+    # Without a CLUSTER_ID the directory's own is taken.
     run_until_started(tmp_path, environment)
 
 

@@ -1,5 +1,6 @@
-"""Testcontainers without an engine: the start script that testcontainers-python writes into the container, run by `sh` as it runs it,
-with the image's scripts where install.sh put them, until the log has the line that it waits for."""
+"""Testcontainers without an engine: `sh` runs the start script that testcontainers-python writes into the container, with the
+image's scripts in their installed places, until the log has the line for which testcontainers waits.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ export KAFKA_ZOOKEEPER_CONNECT='localhost:2181'"""
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """The image's file system, as far as it is ours, and on the PATH what it has there."""
+    """Make the image's file system, as far as it has Ottla's files, and its PATH."""
     prefix = tmp_path / "image"
     subprocess.run(
         ["sh", str(ROOT / "docker/image/install.sh")],
@@ -41,7 +42,7 @@ def image(tmp_path: Path) -> Path:
         (path / tool).symlink_to(prefix / f"opt/kafka/bin/{tool}.sh")
     (path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m ottla "$@"\n')
     (path / "ottla").chmod(0o755)
-    # What lies outside of /etc/confluent/docker is found by this variable.
+    # The scripts get the paths of this folder in place of those in /etc/confluent/.
     for name in ("configure", "launch", "run"):
         script = prefix / "etc/confluent/docker" / name
         script.write_text(script.read_text().replace("/etc/confluent/", f"{prefix}/etc/confluent/"))
@@ -49,7 +50,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def environment(image: Path, client: int, broker: int, controller: int, admin: int, *, kraft: bool) -> dict[str, str]:
-    """Return the variables that KafkaContainer sets, but for the ports: those of this machine may be in use."""
+    """Return the variables that KafkaContainer sets, except for the ports, which may be in use on this machine."""
     given = {
         "KAFKA_LISTENERS": f"PLAINTEXT://0.0.0.0:{client},BROKER://0.0.0.0:{broker}",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

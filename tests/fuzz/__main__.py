@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz` (`make fuzz ARGS=...`): fuzzes all targets, a process each, and prints what they found.
+"""`python -m tests.fuzz` (`make fuzz ARGS=...`): fuzzes all targets, each in its own process, and prints their findings.
 
 --count N       executions in all, shared among the targets     --seconds S    of wall time instead (60 without a count)
 --target NAME   only this one (may be given again)              --jobs J       processes at a time (2)
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def replay(target: Target, source: str) -> int:
-    """Run one input as the fuzzer would, and show what becomes of it."""
+    """Run one input as the fuzzer would, and show the result."""
     data = Path(source).read_bytes() if Path(source).exists() else bytes.fromhex(source)
     found: list[Finding] = []
     judge = Judge(target, found.append)

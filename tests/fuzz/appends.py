@@ -1,7 +1,7 @@
-"""Batches on their way into a log: a client's, and what a follower or a voter fetched from its leader.
+"""Appends to a log: the batches of a client, and those that a follower or a voter has fetched from its leader.
 
-Input: how, then the appends, separated by CUT. What is refused has changed nothing; what is accepted can be read, looked
-up, rolled, recovered, and never stands in the way of what comes after it.
+Input: a byte of flags, then the appends, separated by CUT. A rejected append changes nothing; an accepted one can be read,
+looked up, rolled and recovered, and never prevents a later append.
 
     bit 0       magic, length and CRC of the batches are put right
     bits 1-2    the topic: plain, compacted, recompressed with zstd, with LogAppendTime
@@ -43,13 +43,13 @@ SOUND = build_batch([(b"k", b"v", NOW_MS)])
 
 
 def produced(data: bytes) -> None:
-    """A client's batches, the last of them a sound one that must be taken."""
+    """Append a client's batches. The last one is sound, and must be accepted."""
     if data:
         _append(data, Origin.CLIENT)
 
 
 def replicated(data: bytes) -> None:
-    """A Fetch answer's records, to a follower and to a voter of the quorum."""
+    """Append the records of a Fetch response, as a follower and as a voter of the quorum."""
     if data:
         _append(data, Origin.REPLICATION)
         _append(data, Origin.RAFT)
@@ -104,7 +104,7 @@ def produced_seeds() -> Iterator[bytes]:
 
 
 def replicated_seeds() -> Iterator[bytes]:
-    """Whole logs, as a follower gets them."""
+    """Yield whole logs, as a follower gets them."""
     yield from (seed for seed in seeds() if CUT not in seed)
     yield from produced_seeds()
 

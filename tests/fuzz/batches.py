@@ -1,7 +1,7 @@
-"""Record batches, as a producer sends them and as they stand in a log: validation, every codec, records, control records.
+"""Record batches, as a producer sends them and as a log has them: validation, every codec, records, control records.
 
-A mutated batch nearly always fails its CRC, and mutated compressed bytes nearly never decompress. So the first byte of an
-input says what is put right before it is read:
+A mutated batch nearly always fails its CRC, and mutated compressed bytes nearly never decompress. So the first byte of an input
+says which fields are corrected before the batch is read:
 
     bit 0        length and CRC of the header
     bits 1-3     the codec that the payload is compressed with here (0: it stays as it is)
@@ -40,10 +40,10 @@ from tests.protocol.catalog import golden
 from tests.protocol.records.golden_batches import load
 from tests.protocol.records.reference import crc_is_valid, recompress, validate_records
 
-#: Codecs that have packages of their own, and how cramjam reads them.
+#: Codecs that have packages of their own, and the functions with which cramjam reads them.
 WITH_PACKAGES = {CODEC_IDS["lz4"]: cramjam.lz4.decompress_into, CODEC_IDS["zstd"]: cramjam.zstd.decompress_into}
 NOW_MS = 1_700_000_000_000
-#: What a topic would set to bound memory; its own default is far above what an input may cost here.
+#: The limit that a topic would set to bound memory. The default limit is far above what an input may use here.
 DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
 RULES = (
     RecordRules(check_records=True, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX),
@@ -53,7 +53,7 @@ RULES = (
 
 
 def put_right(data: bytes) -> bytearray:
-    """The batch that the input means."""
+    """Return the batch of an input, with the corrections that its first byte asks for."""
     how, batch = data[0], bytearray(data[1:])
     codec = how >> 1 & 7
     if len(batch) < HEADER_BYTES:
@@ -73,14 +73,14 @@ def put_right(data: bytes) -> bytearray:
 
 
 def stamp(log: bytearray, pos: int, end: int) -> None:
-    """Length, magic and CRC of the batch that fills log[pos:end]."""
+    """Set length, magic and CRC of the batch that fills log[pos:end]."""
     struct.pack_into(">i", log, pos + 8, end - pos - LOG_OVERHEAD_BYTES)
     log[pos + 16] = 2
     struct.pack_into(">I", log, pos + CRC_AT, crc32c(bytes(log[pos + ATTRIBUTES_AT : end])))
 
 
 def validated(data: bytes) -> None:
-    """A client's batch for topics of three kinds: accepted, it can be stored by every codec and read back."""
+    """Validate a client's batch for topics of three kinds. An accepted batch can be stored by every codec and read back."""
     if not data:
         return
     batch = put_right(data)
@@ -111,7 +111,7 @@ def _append(batch: bytearray, rules: RecordRules) -> None:
 
 
 def stored(data: bytes) -> None:
-    """Bytes of a log or of a Fetch answer: batch after batch, each read, rebuilt as compaction does, and read again."""
+    """Read the bytes of a log or of a Fetch response batch by batch; each is rebuilt as compaction does, and read again."""
     if not data:
         return
     batch = memoryview(bytes(put_right(data)))
@@ -131,7 +131,7 @@ def _read(view: BatchView) -> None:
         end_txn_marker(view)
         as_batch(view)
     if any(record.offset > view.last_offset or record.offset < view.base_offset for record in records):
-        return  # a broker that accepted it does not compact it
+        return  # a broker that has accepted such a batch does not compact it
     rebuilt = BatchView(memoryview(rebuild_batch(view, records)))
     if not crc_is_valid(rebuilt):
         raise Wrong("the CRC of the rebuilt batch")
@@ -140,7 +140,7 @@ def _read(view: BatchView) -> None:
 
 
 def payload(data: bytes) -> None:
-    """Compressed bytes alone, in the codec that the first byte says; what cramjam alone makes of lz4 and zstd is the same."""
+    """Decompress the bytes with the codec of the first byte. For lz4 and zstd the result is the same as cramjam's."""
     if not data:
         return
     codec = data[0] % 8
@@ -165,7 +165,7 @@ def _by_cramjam(codec: int, data: bytes) -> tuple[int, int] | None:
 
 
 def _digest(output: bytes) -> tuple[int, int]:
-    """Return a digest in place of the output, of which two would be more memory than an input may take."""
+    """Return a digest in place of the output, because two outputs would take more memory than an input may."""
     return len(output), zlib.crc32(output)
 
 
@@ -200,7 +200,7 @@ def batch_seeds() -> Iterator[bytes]:
 def payload_seeds() -> Iterator[bytes]:
     for batch in _some():
         plain = batch[HEADER_BYTES:]
-        yield bytes((batch[ATTRIBUTES_AT + 1] & CODEC_MASK,)) + plain  # as Java and librdkafka write it
+        yield bytes((batch[ATTRIBUTES_AT + 1] & CODEC_MASK,)) + plain  # the form that Java and librdkafka write
         for codec in range(1, len(CODECS)):
             yield bytes((codec,)) + compress(codec, plain)
         yield bytes((CODEC_IDS["snappy"],)) + compress(CODEC_IDS["snappy"], plain)[20:]  # a raw block

@@ -1,4 +1,4 @@
-"""A run over many targets: their shares of executions or time, a fork for each, what they found, and the totals."""
+"""A run over many targets: the share of executions or time of each, a fork for each, the findings, and the totals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Campaign:
         self.totals = Totals()
 
     def run(self, *, keep: bool) -> int:
-        """0 when nothing new was found."""
+        """Run all targets. Return 0 if nothing new was found."""
         amount = f"{self.count} executions" if self.count else f"{self.seconds:g} s"
         print(f"{len(self.targets)} targets, {amount}, seed {self.seed}, {self.jobs} processes", flush=True)
         began = time.monotonic()
@@ -71,7 +71,7 @@ class Campaign:
         return 1 if totals.findings or totals.died else 0
 
     def _in_processes(self, start: Callable[[Target], int], finish: Callable[[Target, int], None]) -> None:
-        """One process per target, so many at a time."""
+        """Run one process for each target, at most `jobs` at a time."""
         waiting, running = list(reversed(self.targets)), dict[int, Target]()
         while waiting or running:
             while waiting and len(running) < self.jobs:
@@ -131,7 +131,9 @@ class Campaign:
 
 
 class _Recorder:
-    """Writes findings down as they come: the process may not live to do it later. The smallest input of a kind stays."""
+    """Writes findings down as they come, because the process may die before its end. It keeps the smallest input of each
+    kind.
+    """
 
     def __init__(self, place: Path) -> None:
         self._place = place

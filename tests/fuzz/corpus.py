@@ -1,4 +1,4 @@
-"""The inputs that are kept in the tree, a file of text per target: one input a line in hex, and why it is there.
+"""The inputs that are kept in the tree, a file of text per target: one input per line in hex, and the reason why it is there.
 
     what a mistake was found by                  stays for good, with a comment after #
     what reaches code that the seeds do not      added by `python -m tests.fuzz --keep` after a long run
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent / "corpus"
 BYTES_MAX = 1_000_000
-#: Of the text of one target's file.
+#: The limit of the text of one target's file.
 TARGET_BYTES_MAX = 25_000
 
 
 class Kept(NamedTuple):
     data: bytes
-    why: str  # empty: it is there for its coverage alone
+    why: str  # empty if the input is only kept for its coverage
 
 
 def path_of(target: str) -> Path:
@@ -38,7 +38,7 @@ def _kept(line: str) -> Kept:
 
 
 def write(target: str, found: Iterable[bytes]) -> None:
-    """All that has a reason; of the others, known and found, the smallest that have room."""
+    """Write all inputs that have a reason, and of the others the smallest ones, as many as fit."""
     kept = read(target)
     lines = [f"{each.data.hex()}  # {each.why}" for each in kept if each.why]
     reasons = {each.data for each in kept if each.why}

@@ -1,6 +1,6 @@
 """The cost that the largest request of each API has for a node: `python -m tests.fuzz.costs [API ...]`, the second half of `make fuzz`.
 
-The node runs within this process, on a thread, with real sockets and files. Of each request are measured
+The node runs inside of this process, on a thread, with real sockets and files. For each request these are measured:
 
     turn     CPU time of the longest turn of the event loop
     memory   by how much the process grew, above the request itself
@@ -41,10 +41,10 @@ from tests.ports import free_ports
 
 START_S_MAX = 60
 ANSWER_S_MAX = 90
-#: The rule is 50 ms. CPU time is up to two and a half times as long while other processes use the same caches.
+#: The real limit is 50 ms, but CPU time is up to two and a half times as long while other processes use the same caches.
 TURN_MS_MAX = 125.0
-#: A follower's session begins with all of its partitions, at 4 us each (OTHER_LIMITS of the decoders), and what only nodes may send
-#: is read in one turn before it is refused.
+#: A follower's session begins with all of its partitions, at 4 us each (OTHER_LIMITS of the decoders). A request that only
+#: nodes may send is read in one turn before it is rejected.
 TURN_MS_MAX_OF = {ApiKey.FETCH: 400.0, ApiKey.ALTER_PARTITION: 500.0, ApiKey.ASSIGN_REPLICAS_TO_DIRS: 500.0}
 MEMORY_PER_BYTE_MAX = 10
 MEMORY_FREE_BYTES = 32 << 20
@@ -57,7 +57,7 @@ OF_CONTROLLERS = {
 
 
 class TimedLoop(asyncio.SelectorEventLoop):
-    """Keeps the CPU time of its longest turn."""
+    """An event loop that keeps the CPU time of its longest turn."""
 
     longest_ns = 0
     _ended_ns = 0
@@ -70,7 +70,7 @@ class TimedLoop(asyncio.SelectorEventLoop):
 
 
 class TimedNode:
-    """A broker and controller with one topic and all coordinators."""
+    """A node that is broker and controller, with one topic and all coordinators."""
 
     def __init__(self, directory: Path) -> None:
         self.port, self.controller_port = free_ports(2)
@@ -120,7 +120,7 @@ class TimedNode:
         await real.close()
 
     def _ready(self) -> bytes:
-        """There is a topic, whose id is returned, and coordinators answer."""
+        """Create the topic, and wait until the coordinators answer. Return the id of the topic."""
         with Wire(self.port) as wire:
             topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
             wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
@@ -151,11 +151,11 @@ class Cost(NamedTuple):
     grown: int
 
     def wrong(self) -> str | None:
-        """Returns what is more than allowed."""
+        """Return the cost that exceeds its limit, as a sentence, or None."""
         turn_ms_max = TURN_MS_MAX_OF.get(self.shape.key, TURN_MS_MAX)
         if self.turn_ms > turn_ms_max:
             return f"{self.shape}: a turn of {self.turn_ms:.0f} ms of CPU for {self.sent} bytes, {turn_ms_max:.0f} are allowed"
-        # The request is in this process twice, and the answer once, while it waits for the client.
+        # The request is in this process twice, and the response once, while it waits for the client.
         if self.grown > MEMORY_PER_BYTE_MAX * self.sent + self.answered + MEMORY_FREE_BYTES:
             return f"{self.shape}: {self.grown / 1e6:.0f} MB of memory for {self.sent} bytes"
         return None
@@ -173,7 +173,7 @@ def cost_of(node: TimedNode, shape: Shape) -> Cost:
             wire.sock.sendall(struct.pack(">i", len(frame)))
             wire.sock.sendall(frame)
             answered = _receive(wire.sock)
-            with Wire(node.port) as other:  # what comes after the answer belongs to the request as well
+            with Wire(node.port) as other:  # work after the response belongs to the request, too
                 other.request(ListGroupsRequest())
 
     grown = memory_of(ask)
@@ -181,7 +181,7 @@ def cost_of(node: TimedNode, shape: Shape) -> Cost:
 
 
 def _receive(sock: socket.socket) -> int:
-    """Returns the size of the answer, which is not kept; 0 if the connection was closed instead."""
+    """Return the size of the response, which is dropped, or 0 if the connection was closed instead."""
     buffer = bytearray(65_536)
     try:
         if sock.recv_into(buffer, 4, socket.MSG_WAITALL) < 4:
@@ -198,7 +198,7 @@ def _receive(sock: socket.socket) -> int:
 
 
 class Failures(logging.Handler):
-    """Failures that the node logs: mistakes of handlers."""
+    """Failures that the node logs, which are bugs of handlers."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -210,18 +210,20 @@ class Failures(logging.Handler):
 
 
 def measured(directory: Path, wanted: Iterable[Shape], found: Callable[[str], None]) -> Iterator[Cost]:
-    """Yields the cost of each; calls `found` with what is wrong."""
+    """Yield the cost of each request. Call `found` with each error."""
     failures = Failures()
     logging.getLogger().addHandler(failures)
     gc.collect()
-    gc.freeze()  # as a node does when it begins: to look at all that other tests have left in the heap takes up to a second
+    gc.freeze()  # as a node does at its start: else a collection looks at the heap of other tests
     node = TimedNode(directory)
     try:
         for shape in wanted:
             cost = cost_of(node, shape)
             wrong = cost.wrong()
             if wrong is not None:
-                cost = min(cost, cost_of(node, shape), key=lambda each: each.turn_ms)  # a collection is not its fault
+                cost = min(
+                    cost, cost_of(node, shape), key=lambda each: each.turn_ms
+                )  # a garbage collection does not count
                 wrong = cost.wrong()
             for text in [*failures.seen, *([] if wrong is None else [wrong])]:
                 found(text)
@@ -234,7 +236,7 @@ def measured(directory: Path, wanted: Iterable[Shape], found: Callable[[str], No
 
 
 def table(costs: Iterable[Cost]) -> Iterator[str]:
-    """The worst turn and the most memory for each API."""
+    """Yield the rows of the table: the worst turn and the most memory for each API."""
     by_api: dict[ApiKey, list[Cost]] = {}
     for cost in costs:
         by_api.setdefault(cost.shape.key, []).append(cost)

@@ -1,8 +1,7 @@
 """One target in one process under libFuzzer, by atheris: inputs that reach new code are kept and changed further.
 
-The product is instrumented as it is imported, the codecs as they are generated. Everything libFuzzer finds is judged by
-`judge.Judge`, so it never sees an exception and goes on; only a crash of the interpreter itself, or a loop within an
-extension, ends it with an input of its own.
+The product is instrumented when it is imported, the codecs when they are generated. `judge.Judge` catches every exception, so
+libFuzzer goes on; only a crash of the interpreter itself, or a loop inside of an extension, ends it with an input of its own.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from tests.fuzz.judge import APART, PRODUCT, Finding, Judge, short_name
 from tests.fuzz.target import Target
 
 TARGETS = "tests.fuzz.targets"
-#: They read declarations, not inputs.
+#: These modules read declarations, not inputs.
 GENERATORS = [f"protocol.{name}" for name in ("compile", "decoding", "encoding", "ranges", "schema", "source")]
-#: libFuzzer's own limits, far above the judge's: for what the judge cannot interrupt.
+#: libFuzzer's own limits, far above those of the judge: for calls that the judge cannot interrupt.
 HANG_S = 25
 RSS_MB_MAX = 2048
 
 
 def can_guide() -> bool:
-    """Return whether atheris is here: there is none for some platforms and the newest Pythons."""
+    """Return whether atheris is installed: some platforms and the newest versions of Python do not have it."""
     return util.find_spec("atheris") is not None
 
 
 def guided_targets() -> dict[str, Target]:
-    """The targets, over a product that reports its coverage. Nothing of the product is imported before."""
+    """Return the targets, with a product that reports its coverage. No part of the product may be imported before."""
     assert TARGETS not in sys.modules
     import atheris
     from atheris.instrument_bytecode import patch_code
@@ -49,8 +48,8 @@ def guided_targets() -> dict[str, Target]:
         with APART:
             function = generate(what, *arguments)
             if what == "decode":
-                # Branches alone: comparisons, too, would take three times as long to instrument, and there are hundreds of
-                # decoders. Encoders have nothing to guide: they only get what was decoded.
+                # Only branches are instrumented: comparisons, too, would take three times as long, and there are hundreds of
+                # decoders. Encoders need no guidance: they only get decoded objects.
                 function.__code__ = patch_code(function.__code__, trace_dataflow=False)
             return function
 
@@ -59,7 +58,7 @@ def guided_targets() -> dict[str, Target]:
 
 
 def plain_targets() -> dict[str, Target]:
-    """The targets as they are, to run single inputs."""
+    """Return the targets without instrumentation, to run single inputs."""
     targets: dict[str, Target] = import_module(TARGETS).TARGETS
     return targets
 
@@ -88,7 +87,7 @@ def fuzz(
 
 
 def in_child(work: Callable[[], None], log: Path) -> int:
-    """Run `work` in a fork whose output goes to a file; gives its process id."""
+    """Run `work` in a fork whose output goes to a file. Return its process id."""
     sys.stdout.flush()
     process = os.fork()
     if process:

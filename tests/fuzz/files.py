@@ -1,7 +1,7 @@
-"""The files that a node reads when it starts: each small one by its reader, from a disk in memory.
+"""The files that a node reads when it starts: each small file by its reader, from a disk in memory.
 
-The first byte of an input says which file it is. What was read is written again and read once more, where the product
-writes such a file.
+The first byte of an input says which file it is. The content is written again and read once more, if the product writes such a
+file.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ def _time_index(disk: SimDisk) -> None:
     equal(disk.read(again.path) or b"", b"".join(_TIME.pack(*each) for each in _times(again)), "the time index")
 
 
-#: Offsets above the base offset, positions, timestamps.
+#: Questions to the indexes: offsets above the base offset, positions, timestamps.
 QUESTIONS = (101, 110, 111, 777, 1500, 9500, LOG_BYTES, 1 << 33, 1 << 62)
 BLOCK_BYTES = 24
 
 
 def _search(search: Callable[..., tuple[int, int]], *question: object) -> tuple[int, int] | CorruptFile:
-    """Search in blocks of two or three entries, so that a short file has many of them. A file in disorder leads anywhere."""
+    """Search in blocks of two or three entries, so that a short file has many of them. A file in disorder may lead anywhere."""
     whole, index_files.BLOCK_BYTES = index_files.BLOCK_BYTES, BLOCK_BYTES
     try:
         return search(*question)
@@ -306,7 +306,7 @@ def _beside_a_log(content: bytes) -> None:
 
 
 def stamp_all(content: bytearray) -> None:
-    """Magic and CRC of each batch, as far as the length fields lead; the last one ends where the content does."""
+    """Set magic and CRC of each batch, as far as the length fields lead. The last batch ends where the content does."""
     pos = 0
     while pos + HEADER_BYTES <= len(content):
         (length,) = struct.unpack_from(">i", content, pos + 8)

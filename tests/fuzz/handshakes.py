@@ -1,4 +1,4 @@
-"""TLS in front of the login: arbitrary records before the handshake is complete, and the frames of a login inside of records.
+"""TLS before the login: arbitrary records before the handshake is complete, and the frames of a login inside of records.
 
 Invariant 48: nothing is served before a mechanism has accepted the client, over TLS as well.
 """
@@ -23,12 +23,12 @@ from tests.fuzz.logins import DISPATCHER, ENDPOINT, RULES, OneWorld, TurnsClock,
 from tests.fuzz.target import Target, Wrong, equal
 from tests.fuzz.wire import INBOX, LIMITS, SentBytes
 
-#: More messages than any handshake has.
+#: No handshake has more messages.
 FLIGHTS_MAX = 10
 
 
 class AtOnce:
-    """Workers in the caller's own thread."""
+    """Workers that run in the caller's own thread."""
 
     async def run(self, function: Any, *args: object) -> Any:
         return function(*args)
@@ -88,7 +88,7 @@ class Session:
         (self._connection,) = listener.connections
 
     def feed(self, data: bytes, size: int) -> None:
-        """Deliver in reads of so many bytes."""
+        """Deliver the data in reads of this many bytes."""
         for pos in range(0, len(data), size):
             if self._stream.is_closing():
                 return
@@ -98,7 +98,7 @@ class Session:
             self._tls.clock.run()
 
     def taken(self) -> bytes:
-        """Return the bytes that have been sent since this was asked last."""
+        """Return the bytes that have been sent since the last call."""
         sent = b"".join(self._transport.sent)
         self._transport.sent.clear()
         return sent
@@ -115,7 +115,7 @@ class Session:
 
 
 class Client:
-    """A client's end, in memory."""
+    """The client's side of TLS, in memory."""
 
     def __init__(self, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -146,14 +146,16 @@ class Client:
         """Return the bytes that the server has sent, in plaintext."""
         self.incoming.write(data)
         found = bytearray()
-        with suppress(ssl.SSLError):  # nothing more has come, or an alert has
+        with suppress(ssl.SSLError):  # there are no more bytes, or an alert has come
             while piece := self.end.read(1 << 16):
                 found += piece
         return bytes(found)
 
 
 def handshake(data: bytes) -> None:
-    """The size of the reads, then records: none of them is a login, and nothing is left behind."""
+    """Feed the records in reads of the size that the first byte says: none of them is a login, and no timer or handshake is
+    left.
+    """
     if not data:
         return
     session = Session()
@@ -167,7 +169,7 @@ def handshake_seeds() -> Iterator[bytes]:
         yield b"\xff" + hello
         yield b"\x05" + hello
         yield b"\xff" + hello[: len(hello) // 2]
-        yield b"\xff" + hello + b"\x15\x03\x03\0\2\1\0"  # an alert behind it
+        yield b"\xff" + hello + b"\x15\x03\x03\0\2\1\0"  # an alert after it
         yield b"\xff" + hello + b"\x14\x03\x03\0\1\1" + b"\x17\x03\x03\0\x20" + bytes(32)
     yield b"\xff\x16\x03\x01\xff\xff" + bytes(100)
     yield b"\xffGET / HTTP/1.1\r\n\r\n"
@@ -177,7 +179,7 @@ def handshake_seeds() -> Iterator[bytes]:
 def tls_login(data: bytes) -> None:
     """The sizes of records and reads, which byte of the ciphertext is changed (0 for none), and a client's frames.
 
-    The answers are those that the same frames get without TLS, and of changed records none but what came before."""
+    The responses are the same as without TLS; after a changed record there are none."""
     if len(data) < 4:
         return
     session, client = Session(), Client()

@@ -1,12 +1,12 @@
-"""The judge of one input: which exceptions, how much time and how much memory it may cost (invariant 51).
+"""The judge of an input: which exceptions it may raise, and how much time and memory it may take (invariant 51).
 
     exceptions   only the refusals of the target
     time         100 ms of this process's CPU; measured again before it counts, because a garbage collection is not its fault
     memory       64 MiB more than before; the peak is reset and the input run again when the process has grown
     hangs        a timer of CPU time that interrupts an input which is still running after a quarter of a second
 
-A finding goes by its kind and the innermost function of the product, so that a thousand inputs of one mistake are one
-finding. Its input is the smallest seen.
+Findings with the same kind and innermost function of the product are one, so that a thousand inputs of one bug are one finding.
+Its input is the smallest one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.rules.sources import short_path
 ROOT = Path(__file__).parent.parent.parent
 CPU_NS_MAX = 100_000_000
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
-#: Growth of the peak that is looked at. Below it is what libFuzzer itself keeps of its inputs.
+#: A growth of the peak by less is ignored, because libFuzzer itself keeps its inputs.
 NOTICED_BYTES = 8 * 1024 * 1024
 TICK_S = 0.25
 RERUNS = 3
@@ -41,7 +41,7 @@ CLEAR_REFS = "/proc/self/clear_refs"
 
 
 class Finding(NamedTuple):
-    """A finding, of which `kind` says what went wrong and where, in words that stay when lines move."""
+    """A finding. Its `kind` says what went wrong and where, in words that do not change when lines move."""
 
     target: str
     kind: str
@@ -50,11 +50,11 @@ class Finding(NamedTuple):
 
 
 class Hung(BaseException):
-    """Raised into an input that does not end. Not an Exception, so that no code under test catches it."""
+    """The exception that interrupts an endless input. It is no Exception, so that no code under test catches it."""
 
 
 class Apart:
-    """CPU that is no input's fault: generating a codec, which a process does once."""
+    """The CPU time that does not count for an input: a process generates each codec once."""
 
     def __init__(self) -> None:
         self.ns = 0
@@ -76,7 +76,7 @@ def cpu_ns() -> int:
 
 
 class Judge:
-    """Call it with inputs. `found` is called with the findings."""
+    """Judges the inputs with which it is called, and calls `found` with the findings."""
 
     def __init__(self, target: Target, found: Callable[[Finding], None]) -> None:
         self.target = target
@@ -84,7 +84,7 @@ class Judge:
         self._number = self._number_at_tick = 0
         self._running = False
         give_back_free_memory()
-        reset_peak()  # what the process did before is no matter of this target
+        reset_peak()  # memory that the process used before does not count for this target
         self._peak_kb = peak_kb()
 
     def __call__(self, data: bytes) -> None:
@@ -109,7 +109,7 @@ class Judge:
         self._number_at_tick = self._number
 
     def _run(self, data: bytes, found: Callable[[Finding], None]) -> bool:
-        """Run an input, and return whether it came to its end."""
+        """Run an input, and return whether it ended by itself."""
         try:
             self._running = True
             self.target.run(data)
@@ -120,7 +120,7 @@ class Judge:
             found(Finding(self.target.name, kind_of(error), data, traceback.format_exc()))
         except Hung:
             self._running = False
-            # Where it was interrupted is chance: the traceback says it, the kind does not.
+            # The place of the interrupt is chance, so it is in the traceback and not in the kind.
             found(Finding(self.target.name, TOO_LONG, data, traceback.format_exc()))
             return False
         finally:
@@ -149,14 +149,14 @@ class Judge:
 
 
 def _drop(finding: Finding) -> None:
-    """The first run has reported it."""
+    """Ignore the finding, which the first run has reported."""
 
 
 def peak_kb() -> int:
-    """The most memory that the process had since `reset_peak`.
+    """Return the peak of the process's memory since `reset_peak`.
 
-    On Linux it is VmHWM, because ru_maxrss begins with the size of the process that called exec and never falls below
-    it: an input of 100 MiB went unnoticed in a worker that a large process had started.
+    On Linux it is VmHWM, because ru_maxrss begins with the size of the process that called exec and never falls below it: in a
+    worker of a large process an input of 100 MiB would not be noticed.
     """
     if not os.path.exists(CLEAR_REFS):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -164,7 +164,7 @@ def peak_kb() -> int:
 
 
 def memory_of(call: Callable[[], None]) -> int:
-    """Return by how many bytes the process grew meanwhile. Nothing but Linux can say: 0 elsewhere."""
+    """Return by how many bytes the process grew during the call. Only Linux can measure this: elsewhere it is 0."""
     if not os.path.exists(CLEAR_REFS):
         return 0
     gc.collect()
@@ -179,7 +179,9 @@ def memory_of(call: Callable[[], None]) -> int:
 
 
 def give_back_free_memory() -> None:
-    """The heap's free memory stays resident, and an input that takes its memory from there makes the process no larger."""
+    """Return the heap's free memory to the system. It stays resident otherwise, and an input that takes its memory from there
+    would not make the process larger.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -204,7 +206,9 @@ def _status_kb(name: str) -> int:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return what went wrong, and where. A typed error is at fault where it leaves the product, any other where it was raised."""
+    """Return the kind of error and its place. A typed error counts where it leaves the product, any other where it was
+    raised.
+    """
     places = product_places(error) or ["the harness"]
     name = type(error).__name__
     if type(error).__module__.partition(".")[0] in PRODUCT:
@@ -213,7 +217,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def product_places(error: BaseException) -> list[str]:
-    """File and function of the frames within the product, outermost first; of the harness, where there is none."""
+    """Return file and function of the frames inside of the product, outermost first, or else those of the harness."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     places = [
         (Path(code.co_filename).resolve(), code.co_name) for code in frames if code.co_filename.startswith(str(ROOT))

@@ -1,7 +1,7 @@
 """GSSAPI without a KDC: the negotiation around the tokens of Kerberos (RFC 4752), on both sides, and principals by rules.
 
-The system's library reads the tokens themselves. `Library` stands for it: what it is given is well-formed or refused by its first
-byte, and what it hands on (a wrapped message, a principal) is any bytes of the other side's choice.
+The system's library reads the tokens themselves. `Library` takes its place: it accepts or rejects a token by its first byte,
+and what it returns (a wrapped message, a principal) is any bytes that the other side has chosen.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from tests.fuzz.target import Target, Wrong
 
 REALM = "REALM"
 RULES = read_rules(REALM, [r"RULE:[2:$1@$0](kafka@.*)s/@.*//L", r"RULE:[1:$1](a.*)s/a(.)/$1-/g", DEFAULT])
-#: Of a context token: the context is established, or is not yet; with an answer for the other side, or without. Of a message: wrapped.
+#: The first bytes of a context token: the context is established, or not yet; with a response for the other side, or without.
+#: Of a message: it is wrapped.
 ESTABLISHED, GROWING, SILENT, WRAPPED = b"e", b"g", b"s", b"w"
 
 
 class Library:
-    """Both sides of a context: what `kerberos.Accepting` and `kerberos.Initiating` do by the system's library."""
+    """Both sides of a context: the part of `kerberos.Accepting` and `kerberos.Initiating` that the system's library does."""
 
     def __init__(self, principal: bytes) -> None:
         self._principal = principal
         self.established = False
-        #: What the other side has sent in a wrapped message, in order.
+        #: The wrapped messages of the other side, in order.
         self.unwrapped: list[bytes] = []
 
     def step(self, token: bytes) -> bytes:
@@ -54,7 +55,7 @@ class Library:
 
 
 def accepting(data: bytes) -> None:
-    """A principal, and a client's tokens: who gets in has an established context, and has chosen to have no layer."""
+    """Accept a client by its tokens. A client that is logged in has an established context, and has chosen to have no layer."""
     principal, *tokens = pieces(data) if len(data) > 1 else [b""]
     library: Any = Library(principal)
     exchange = GssapiExchange(lambda: library, RULES)
@@ -73,7 +74,7 @@ def accepting(data: bytes) -> None:
 
 
 def initiating(data: bytes) -> None:
-    """A principal, and a server's challenges: an answer, the end, or LoginRejected."""
+    """Answer a server's challenges: each leads to a token, to the end, or to LoginRejected."""
     principal, *challenges = pieces(data) if len(data) > 1 else [b""]
     library: Any = Library(principal)
     client = GssapiClient(library)
@@ -85,7 +86,7 @@ def initiating(data: bytes) -> None:
 
 
 def names(data: bytes) -> None:
-    """Rules, a line each, and in the last line a principal: a name without '/' and '@' after a rule, or ValueError."""
+    """Read rules, one per line, and a principal in the last line: a rule gives a name without '/' and '@', or ValueError."""
     *texts, principal = data.decode("utf-8", "replace").split("\n")
     rules: Rules = read_rules(REALM, texts)
     name = short_name(rules, principal)

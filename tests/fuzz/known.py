@@ -1,7 +1,7 @@
-"""Findings that are not mended yet, as the corpus names them: input, then `# known [KIND] what is wrong`.
+"""Findings that are not fixed yet, in the form that the corpus has: input, then `# known [KIND] what is wrong`.
 
-KIND is what the judge says, or a pattern of `fnmatch`. Runs do not fail by such a finding, and a test turns red as soon as
-the input no longer shows it.
+KIND is what the judge says, or a pattern of `fnmatch`. Such a finding does not fail a run, and a test fails as soon as the
+input no longer shows it.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def known(target: str) -> list[Known]:
 
 
 def reason(target: str, kind: str) -> str | None:
-    """Return why a finding of this kind is no news; None when it is."""
+    """Return why a finding of this kind is already known, or None if it is new."""
     return next((each.reason for each in known(target) if fnmatchcase(kind, each.kind)), None)

@@ -1,4 +1,6 @@
-"""The largest request of each API for each of its lists, as far as the limits of a request allow: made from the messages' schemas."""
+"""The largest request of each API for each of its lists, as large as the limits of a request allow. It is made from the schemas
+of the messages.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,26 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.schema import Field, Struct, WireType, fields
 
 TOPIC, GROUP = "t", "g"
-#: The nullable texts that get a name all the same.
+#: The nullable texts that are not null here.
 NAMES = ("name", "topic", "topic_name", "resource_name", "entity_name")
-#: What would be refused at once with its default, or would wait for long.
+#: Values for fields whose default would be rejected at once, or would make the request wait long.
 CHOSEN = {"resource_type": 2, "resource_type_filter": 2, "acks": 1, "timeout_ms": 10, "max_wait_ms": 10, "min_bytes": 0}
 CLIENT_ID = "largest"
 HEADER_BYTES_MAX = 64
 
 
 class Shape(NamedTuple):
-    """The shape of a large request: `path` names the list with many elements; each list on the way to it, and in its elements, has one."""
+    """The shape of a large request. `path` names the list that has many elements; each list on the way to it, and each list in
+    its elements, has one.
+    """
 
     key: ApiKey
     path: tuple[str, ...]
-    #: True if the elements are the same one again and again, a topic or group that exists.
+    #: True if the elements are all the same: a topic or group that exists.
     is_repeated: bool = False
     #: True if names are so long that the request has as many bytes as it may have.
     is_long: bool = False
-    #: The name of a request in BY_HAND: what makes it dear stands within a text, where no schema shows it.
+    #: The name of a request in BY_HAND: its cost comes from the content of a text, which no schema shows.
     by_hand: str = ""
 
     @property
@@ -75,7 +79,7 @@ def _lists(cls: type[Any], version: int) -> Iterator[tuple[str, ...]]:
 
 
 def largest(shape: Shape, topic_id: bytes, bytes_max: int) -> bytes:
-    """Returns the body of a frame: header and request."""
+    """Return the body of a frame: header and request."""
     api = APIS[shape.key]
     version = version_of(api)
     cls = api.request
@@ -98,7 +102,7 @@ def largest(shape: Shape, topic_id: bytes, bytes_max: int) -> bytes:
 
 
 def _altered_lists(operation: int, bytes_max: int) -> IncrementalAlterConfigsRequest:
-    """Returns a request with as many lists as it has room for. Each is as long as a text may be, and its parts differ."""
+    """Return a request with as many lists as fit into it. Each is as long as a text may be, and its parts are all different."""
     value = ",".join(f"{number}:1" for number in range(4_400))
     config = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=operation, value=value)
     resources = [
@@ -115,7 +119,7 @@ BY_HAND: dict[str, Callable[[int], IncrementalAlterConfigsRequest]] = {
 
 
 def elements(value: Any, field: str = "") -> float:
-    """Return the number of elements that the decoders count."""
+    """Return the number of elements, counted as the decoders do."""
     if isinstance(value, list):
         share = 8 if value and not isinstance(value[0], str | Struct) and is_cheap(field) else 1
         return len(value) / share + sum(elements(each) for each in value)
@@ -143,7 +147,7 @@ class _Maker:
         return cls(**chosen)
 
     def _field(self, field: Field, rest: tuple[str, ...] | None, number: int) -> Any:
-        """Return the value of a field; `rest` is the path behind it, None if the field is not on it."""
+        """Return the value of a field; `rest` is the path below it, or None if the field is not on the path."""
         wire_type = field.type
         if wire_type.item is not None:
             count = self.count if rest == () else 1

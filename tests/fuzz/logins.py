@@ -1,4 +1,4 @@
-"""Logins: the frames of a client before it is authenticated, and the tokens of each SASL mechanism, on both sides.
+"""Logins: the frames of a client before its authentication, and the tokens of each SASL mechanism, on both sides.
 
 Invariant 48: nothing is served before a mechanism has accepted the client.
 """
@@ -70,7 +70,7 @@ def _token() -> str:
 
 
 def _final(mechanism: str) -> bytes:
-    """The last message of a client that knows the password, for the nonces above."""
+    """Return the last message of a client that knows the password, for the nonces above."""
     digest = HASHES[mechanism]
     first = f"n=alice,r=c,r=cnonce,s={base64.b64encode(SALT).decode()},i=4096,c=biws,r=cnonce".encode()
     key = hmac.digest(salted_password(digest, b"secret", SALT, 4096), b"Client Key", digest)
@@ -78,7 +78,7 @@ def _final(mechanism: str) -> bytes:
     return b"c=biws,r=cnonce,p=" + base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
 
 
-#: Of each mechanism the tokens of a login that succeeds.
+#: The tokens of a successful login, by mechanism.
 TOKENS: dict[str, list[bytes]] = {
     "PLAIN": [b"\0alice\0secret"],
     **{name: [b"n,,n=alice,r=c", _final(name)] for name in HASHES},
@@ -87,7 +87,7 @@ TOKENS: dict[str, list[bytes]] = {
 
 
 def tokens(data: bytes) -> None:
-    """A mechanism, and tokens with a length in front: each leads to a challenge, to the end, or to SaslFailure."""
+    """Give a mechanism tokens that have their length before them: each leads to a challenge, to the end, or to SaslFailure."""
     if not data:
         return
     names = sorted(MECHANISMS)
@@ -99,7 +99,7 @@ def tokens(data: bytes) -> None:
 
 
 def answers(data: bytes) -> None:
-    """A server's challenges, read by a client: an answer, the end, or LoginRejected."""
+    """Give a client the challenges of a server: each leads to an answer, to the end, or to LoginRejected."""
     if not data:
         return
     clients: list[ClientExchange] = [
@@ -111,7 +111,7 @@ def answers(data: bytes) -> None:
     client = clients[data[0] % len(clients)]
     client.answer(b"")
     for challenge in pieces(data[1:]):
-        # More iterations than these are refused or take their time, and are tests of their own.
+        # Another number of iterations is rejected or takes long; other tests cover it.
         if client.is_slow and b"i=4096" not in challenge:
             return
         if client.answer(challenge) is None:
@@ -162,12 +162,12 @@ class StoppedClock:
     mono_ns = mono_ms
 
     def call_later(self, delay_ms: float, callback: Any) -> Timer:
-        """No time passes here."""
+        """Never call back, because no time passes."""
         return Timer()
 
 
 class TurnsClock(StoppedClock):
-    """No time passes, but what is to be called at once is called by `run`."""
+    """A clock on which no time passes. `run` makes the calls without a delay."""
 
     def __init__(self) -> None:
         self._due: list[Callable[[], object]] = []
@@ -187,7 +187,7 @@ class OneWorld:
         self.clock = clock
 
     def spawn(self, work: Any, name: str) -> None:
-        """Spawn nothing: no password is hashed here."""
+        """Drop the work: no password is hashed here."""
         work.close()
 
 
@@ -219,12 +219,14 @@ ENDPOINT = Endpoint("EXTERNAL", "localhost", 0)
 
 
 def login(data: bytes) -> None:
-    """A client's bytes: no request is served before a mechanism has accepted it, and each answer is a whole frame."""
+    """Send a client's bytes: no request is served before a mechanism has accepted the client, and each response is a whole
+    frame.
+    """
     answers_to(data)
 
 
 def answers_to(data: bytes) -> bytes:
-    """Return the answers that the client is sent."""
+    """Return the responses that the client gets."""
     clock = TurnsClock()
     world: Any = OneWorld(clock)
     wheel = TimerWheel(clock)
@@ -268,7 +270,7 @@ def _frame(api_key: ApiKey, version: int, message: object) -> bytes:
 
 
 def jaas(data: bytes) -> None:
-    """A login module reads the same after it was written; and a file of sections."""
+    """A login module is the same after it was written and read again; a file of sections can be read, too."""
     text = data.decode("utf-8", "ignore")
     try:
         module = read_module(text)

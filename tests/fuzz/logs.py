@@ -1,8 +1,8 @@
-"""A partition's directory as a crash, or a bad disk, may leave it: opened, read, asked, and opened once more.
+"""A partition's directory as a crash or a bad disk may leave it: the log is opened, read, asked questions, and opened again.
 
 Input: how it is opened, then the files, separated by CUT: .log, .index, .timeindex, .txnindex, .snapshot, epochs, and the .log
-and indexes of a second segment. Whatever they hold, the log is opened or refused with a typed error, and what is served is whole
-batches with a right CRC.
+and indexes of a second segment. With any content of these files the log is opened or rejected with a typed error, and it serves
+only whole batches with a right CRC.
 
     bit 0    CRC and magic of every batch are put right
     bit 1    after a clean stop (of `trusted` alone; otherwise from a recovery point)
@@ -59,7 +59,9 @@ def crashed(data: bytes) -> None:
 
 
 def trusted(data: bytes) -> None:
-    """Open the log as after a clean stop, or above a recovery point: what lies below is not checked as a whole, and may be damaged."""
+    """Open the log as after a clean stop, or above a recovery point: the part below is not checked as a whole, and may be
+    damaged.
+    """
     if data:
         disk = _directory(data)
         if any(leads_into_a_batch(disk, log) for log in LOGS):
@@ -75,7 +77,9 @@ def trusted(data: bytes) -> None:
 
 
 def leads_into_a_batch(disk: SimDisk, place: int) -> bool:
-    """Return whether an index entry names a whole batch inside of a batch. No disk does that by chance, and no start finds it out."""
+    """Return whether an index entry leads to a whole batch that lies inside of a batch. A disk does not do that by chance, and
+    no start notices it.
+    """
     log, index = (disk.read(f"{HERE}/{NAMES[place + file]}") or b"" for file in (0, 1))
     boundaries, at = set[int](), 0
     while at + HEADER_BYTES <= len(log):
@@ -119,7 +123,7 @@ def _use(disk: SimDisk, log: Log, served: bytes) -> None:
 
 
 def _use_damaged(log: Log) -> None:
-    """Every question is answered or refused; what is appended can be read, and the log can be closed."""
+    """Every question is answered or rejected; appended records can be read, and the log can be closed."""
     for question in (
         lambda: ask(log),
         lambda: truncate_to(log, log.log_end_offset - 1),
@@ -160,7 +164,7 @@ def read(log: Log) -> bytes:
 
 
 def ask(log: Log) -> None:
-    """The questions of clients and followers. What records say may be nonsense: then a question is refused."""
+    """Ask the questions of clients and followers. Records may contain nonsense: then a question is rejected."""
     for view in islice(log.batches(log.log_start_offset), 100):
         if view.last_offset >= log.log_end_offset:
             raise Wrong(f"a batch ends at {view.last_offset}, the log at {log.log_end_offset}")

@@ -1,9 +1,9 @@
-"""Requests to a whole node, in virtual time: one that can be decoded is answered in the words of its API.
+"""Requests to a whole node, in virtual time: each request that can be decoded gets a response of its API.
 
-The node plays both roles and runs on the simulator's loop, disk and network; the requests come straight into its listener.
-A finding is a failure that it logs (the client gets UNKNOWN_SERVER_ERROR then), or a callback that fails. The node is
-replaced after so many inputs, because what they leave behind (topics, groups) adds up. So an input may need those before it:
-the text of a finding has the traceback.
+The node has both roles and runs on the simulator's loop, disk and network; the requests come straight into its listener.
+A finding is a failure that it logs (the client gets UNKNOWN_SERVER_ERROR then), or a callback that fails. The node is replaced
+after a number of inputs, because their topics and groups add up. So a finding may need earlier inputs: its text has the
+traceback.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SETTINGS = dict.fromkeys(
     ),
     "1",
 ) | {"auto.create.topics.enable": "true", "unstable.api.versions.enable": "true"}
-#: Virtual: long enough for a write to be committed, too short for most things that wait.
+#: In virtual time: long enough for a write to be committed, and too short for most requests that wait.
 ANSWER_S_MAX = 0.1
 FRAMES_MAX = 6
 START_S_MAX = 20
 
 
 class Transport(SentBytes):
-    """A transport that is `done` once there is an answer, or none to be expected."""
+    """A transport that is `done` once there is a response, or the connection is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Transport(SentBytes):
 
 
 class OneNode:
-    """A node that serves, and its loop."""
+    """A node that serves requests, and its loop."""
 
     def __init__(self) -> None:
         self.inputs = 0
@@ -78,7 +78,7 @@ class OneNode:
         return cluster
 
     def ask(self, listener: int, frames: list[bytes]) -> None:
-        """The frames of one client, each after the answer to the one before."""
+        """Send the frames of one client, each after the response to the last one."""
         self.inputs += 1
         seen = self.cluster.unexpected.seen
         seen.clear()
@@ -119,7 +119,7 @@ _node: list[OneNode] = []
 
 
 def node(data: bytes) -> None:
-    """The first byte says which listener; then up to FRAMES_MAX requests, separated by CUT."""
+    """Send up to FRAMES_MAX requests, separated by CUT, to the listener that the first byte says."""
     if not data:
         return
     if _node and _node[0].inputs >= INPUTS_PER_NODE:
@@ -140,7 +140,7 @@ BATCH = build_batch([(b"k", b"v", EPOCH_MS)])
 
 
 def tame(cls: type[Any], version: int, number: int) -> Any:
-    """A request that may mean something: one element in each list, few names, small numbers."""
+    """Return a request that may be useful: one element in each list, few names, small numbers."""
     chosen = {field.name: _tame(field, version, number) for field in fields(cls) if version in field.versions}
     return cls(**chosen)
 

@@ -1,7 +1,7 @@
 """Records of the internal topics and their replay: groups, transactions, metadata.
 
-An input is a small log: entries of a kind, a key and a value, each with its length. What was loaded is then used as a
-coordinator uses it, and what it decides to write must be loadable in its turn.
+An input is a small log: entries of a kind, a key and a value, each with its length. The loaded state is then used as a
+coordinator uses it, and the records that it decides to write must be loadable, too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NOW_MS = 1_700_000_000_000
 PRODUCER_ID = 7
 RECORD, TOMBSTONE, COMMIT, ABORT = range(4)
 TRANSACTIONAL = 4
-#: A metadata.version in which every record can say all it holds.
+#: A metadata.version in which every record has all of its fields.
 NEWEST = 1000
 
 
@@ -81,7 +81,7 @@ def entries(data: bytes) -> Iterator[Entry]:
 
 
 def entry(how: int, key: bytes, value: bytes = b"") -> bytes:
-    """Longer values are given in multiples of four."""
+    """Return the bytes of an entry. The length of a longer value is a multiple of four."""
     if len(value) > 255:
         how, size = how | 128, -(-len(value) // 4)
     else:
@@ -90,7 +90,7 @@ def entry(how: int, key: bytes, value: bytes = b"") -> bytes:
 
 
 class Shard(NamedTuple):
-    """A shard and its codec, as `broker.coordinator.shard` uses them: an unreadable record costs what its key belongs to."""
+    """A shard and its codec, used as in `broker.coordinator.shard`: an unreadable record only affects the object of its key."""
 
     shard: Any
     codec: Any
@@ -147,7 +147,7 @@ def groups(data: bytes) -> None:
     for group in describe.groups_of(shard, set()):
         describe.listed(group, set())
     for name in names:
-        with suppress(KafkaError):  # of an unreadable group
+        with suppress(KafkaError):  # the error of an unreadable group
             offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)
     loading.decided(offsets.on_topics_deleted(shard, NOW_MS, frozenset({"t"})).records)
     loading.decided(group_coordinator_shard.expire(shard, NOW_MS).records)
@@ -156,7 +156,7 @@ def groups(data: bytes) -> None:
 
 
 class Coordinating:
-    """A coordinator that does not do here what a shard sets off."""
+    """A coordinator that does not carry out what a shard starts."""
 
     stories = TransactionStories("transactional id", lambda: NOW_MS)
 
@@ -190,7 +190,7 @@ def transactions(data: bytes) -> None:
 
 
 def metadata_log(data: bytes) -> None:
-    """Records into an image: a snapshot of it gives the same image, and so does the controller's index beside it."""
+    """Replay records into an image: its snapshot gives the same image, and the controller's index can be built from it."""
     delta = MetadataDelta(EMPTY)
     pos = 0
     while pos < len(data):
@@ -204,7 +204,7 @@ def metadata_log(data: bytes) -> None:
     for value in snapshot:
         again.replay(metadata.decode_record(value)[0])
     again.finish_snapshot()
-    # By its bytes: a quota may be no number, which does not equal itself.
+    # The comparison is by bytes, because a quota may be NaN, which does not equal itself.
     equal(sorted(encode_metadata(again.apply(1, 1).to_records(), NEWEST)), sorted(snapshot), "a snapshot's snapshot")
     ClusterIndex(image)
 
@@ -285,6 +285,6 @@ def metadata_seeds() -> Iterator[bytes]:
 TARGETS = [
     Target("groups", groups, group_seeds, (ProtocolError, KafkaError), bytes_max=1024, share=8),
     Target("transactions", transactions, transaction_seeds, (ProtocolError, KafkaError), bytes_max=512, share=8),
-    # A log that contradicts itself stops the node by an assertion, before anything is built upon it.
+    # A log with contradictions stops the node by an assertion, before the node uses any of it.
     Target("metadata", metadata_log, metadata_seeds, (ProtocolError, AssertionError), bytes_max=1024, share=12),
 ]

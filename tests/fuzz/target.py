@@ -1,4 +1,4 @@
-"""A fuzz target: a function that reads bytes, the errors it may refuse them with, and the inputs to start from."""
+"""A fuzz target: a function that reads bytes, the errors with which it may reject them, and the inputs to start from."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target of which `run` returns, or raises one of `refusals`. Any other exception is a finding, and so is a failed assertion."""
+    """A target. Its `run` returns, or raises one of `refusals`. Any other exception is a finding, and so is a failed
+    assertion.
+    """
 
     name: str
     run: Callable[[bytes], object]
     seeds: Callable[[], Iterable[bytes]]
     refusals: tuple[type[Exception], ...] = ()
-    #: Longer inputs are not made: what goes wrong does so in few bytes, and short inputs are fast.
+    #: The maximum length of an input: most bugs need few bytes, and short inputs are fast.
     bytes_max: int = 2048
-    #: Its share of a number of executions; slow targets take less.
+    #: The target's share of a number of executions. Slow targets have a small share.
     share: int = 10
 
 
 class Wrong(Exception):
-    """A property does not hold: what was read is written as something else, for example."""
+    """A property does not hold: for example, an object is written in another form than it was read."""
 
 
 def equal(found: object, expected: object, what: str) -> None:

@@ -1,4 +1,4 @@
-"""All fuzz targets by name. A new one is a row in the table of its file."""
+"""All fuzz targets by name. To add a target, add a row to the table of its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kept inputs and the seeds, each judged once; what is known and not mended yet still fails."""
+"""The kept inputs and the seeds are judged once each; a known bug that is not fixed yet still has to show."""
 
 from __future__ import annotations
 

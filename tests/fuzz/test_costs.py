@@ -1,4 +1,4 @@
-"""The largest requests of some APIs, each judged once; `python -m tests.fuzz.costs` has all of them."""
+"""The largest requests of some APIs are judged once each; `python -m tests.fuzz.costs` has all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX
 from tests.fuzz.costs import Cost, measured, table
 from tests.fuzz.largest import Shape, largest, shapes, version_of
 
-#: One for each way in which they are kept short: parts, turns of long work, chunks of calls, a limit of elements.
+#: A request for each way in which turns are kept short: parts, turns of long work, chunks of calls, a limit of elements.
 SOME = (
     Shape(ApiKey.OFFSET_FETCH, ("groups", "topics", "partition_indexes")),
     Shape(ApiKey.OFFSET_FOR_LEADER_EPOCH, ("topics", "partitions")),

@@ -1,4 +1,4 @@
-"""The judge finds what it is there for, and goes on afterwards."""
+"""The judge finds all kinds of errors, and goes on afterwards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def found_by(run: Callable[[bytes], object], *inputs: bytes) -> list[Finding]:
 
 
 def test_a_refusal_is_no_finding_and_any_other_exception_is_one() -> None:
-    """Past the end of the buffer this reader raises IndexError, which its callers turn into a refusal."""
+    """Past the end of the buffer this reader raises IndexError, which its callers turn into a rejection."""
     found = found_by(lambda data: read_varlong(data, 0), b"\xff" * 12, b"\x01", b"\xff")
     assert [(finding.kind, finding.data) for finding in found] == [
         ("IndexError in protocol/primitives.py:read_varlong", b"\xff")
@@ -59,7 +59,9 @@ def test_what_takes_too_much_memory_is_found() -> None:
 
 @on_linux
 def test_what_takes_too_much_memory_is_found_where_the_heap_has_enough_of_it_free() -> None:
-    """The process is of its own, because the last piece, which keeps the heap from shrinking, must lie above the others."""
+    """The test has a process of its own, because the last piece, which keeps the heap from shrinking, must lie above the
+    others.
+    """
     program = f"""if True:
         from tests.fuzz.test_judge import *
         pieces = [b"x" * (100 * 1024) for _ in range(3 * MANY // (100 * 1024))]

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer over all targets, as the tests make it: one process, because instrumenting the product takes 11 s."""
+"""A short run of the fuzzer over all targets, for the tests: in one process, because instrumenting the product takes 11 s."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from tests.fuzz import engine
 from tests.fuzz.judge import ROOT
 
-#: Of all targets together, by their shares.
+#: The number for all targets together, by their shares.
 EXECUTIONS = 1_500
-#: The same inputs each time: a test fails by a change of the code, not by chance. `make fuzz` draws.
+#: With a fixed seed a test fails because of a change of the code, and not by chance. `make fuzz` takes a random seed.
 SEED = 1
-#: Instrumenting the codecs of all APIs would take longer than the run: each time it starts from other versions.
+#: Instrumenting the codecs of all APIs would take longer than the run: each run starts from other versions.
 SEEDS = 10
 
 

@@ -1,4 +1,4 @@
-"""Texts: patterns, names and configurations that clients send, heads of HTTP requests, the files of an operator."""
+"""Texts: patterns, names and configurations that clients send, the first lines of HTTP requests, the files of an operator."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ BROKER_VALUES = {name: None if key.default is REQUIRED else key.default for name
 
 
 def _text(data: bytes) -> str:
-    """Return the text as it comes out of a request, where strings are UTF-8."""
+    """Return the text in the form that a request would give it, where strings are UTF-8."""
     return data.decode("utf-8", "ignore")
 
 
 def configs(data: bytes) -> None:
-    """A configuration by its place in one of the tables, and the value that a client gives it."""
+    """Set a configuration, by its place in one of the tables, to a value of a client."""
     if len(data) < 2:
         return
     names, check = _TABLES[data[0] % len(_TABLES)]
@@ -82,13 +82,13 @@ def config_seeds() -> Iterator[bytes]:
 
 
 def patterns(data: bytes) -> None:
-    """A pattern of ListTransactions, and an id that is looked at with it."""
+    """Match the pattern of a ListTransactions request against an id."""
     pattern, _, subject = _text(data).partition("\0")
     matcher(pattern)(subject)
 
 
 def others(data: bytes) -> None:
-    """The first byte says which reader: HTTP head, JAAS file, properties file, id in base64."""
+    """Read the text by the reader that the first byte says: HTTP head, JAAS file, properties file, id in base64."""
     if data:
         _READERS[data[0] % len(_READERS)](data[1:])
 

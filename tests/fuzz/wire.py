@@ -41,7 +41,7 @@ READS_MAX = 50
 
 
 def again(cls: type[Any], version: int, obj: Any) -> None:
-    """Encode what was decoded, and check that it says the same."""
+    """Encode a decoded object, and check that decoding gives the same bytes again."""
     written = encode(obj, version)
     equal(encode(decode(cls, written, version), version), written, f"{cls.__name__} v{version} read again")
 
@@ -50,7 +50,7 @@ def again(cls: type[Any], version: int, obj: Any) -> None:
 
 
 def request(data: bytes) -> None:
-    """Header and body as in a frame; then the answer that refuses it, which every request can get."""
+    """Read header and body as in a frame; then write the error response that every request can get."""
     api_key, version, correlation_id, client_id, pos = decode_request_header(data, 0, len(data))
     api = APIS.get(api_key)
     if api is None:
@@ -69,7 +69,7 @@ def _refuse(api_key: int, version: int, body: Any) -> None:
 
 
 def _holds(check: Callable[..., None], *arguments: Any) -> None:
-    """Check that what has been read can be written: an error of the protocol is no refusal here."""
+    """Check that a decoded object can be written: an error of the protocol is no valid rejection here."""
     try:
         check(*arguments)
     except ProtocolError as error:
@@ -77,7 +77,7 @@ def _holds(check: Callable[..., None], *arguments: Any) -> None:
 
 
 def response(data: bytes) -> None:
-    """API key and version, which the asker knows, then a frame."""
+    """Read a frame of a response. The first bytes say API key and version, which the client knows."""
     if len(data) < 4:
         return
     api_key, version = struct.unpack_from(">hh", data)
@@ -113,7 +113,7 @@ def response_seeds() -> Iterator[bytes]:
 
 
 class Collecting(FrameProtocol):
-    """The receive path with nothing behind it, as `Connection.serve` uses it."""
+    """The receive path alone, as `Connection.serve` uses it."""
 
     def __init__(self) -> None:
         super().__init__(INBOX)
@@ -134,12 +134,13 @@ class Collecting(FrameProtocol):
 
 
 def frames(data: bytes) -> None:
-    """However a stream is cut into reads, its frames are those that the plain reader finds."""
+    """For any split of a stream into reads its frames are those that the plain reader finds."""
     if not data:
         return
     protocol = Collecting()
     stream = data[1:] if data[0] & 1 else _stretched(data[1:])
-    # What is kept of a frame is copied with each read: at most so many of them, or this takes all the time there is.
+    # The kept part of a frame is copied with each read. The number of reads is limited, because otherwise the copies take all
+    # the time.
     deliver(protocol, stream, 1 + (data[0] >> 1) + len(stream) // READS_MAX)
     expected, left = plain_frames(stream)
     refused = left is None
@@ -152,7 +153,7 @@ def frames(data: bytes) -> None:
 
 
 def plain_frames(stream: bytes) -> tuple[list[bytes], int | None]:
-    """The frames of a whole stream, and how many bytes are left over; None where a size is refused."""
+    """Return the frames of a whole stream, and the number of bytes that are left over, or None if a size is rejected."""
     found, pos = [], 0
     while len(stream) - pos >= 4:
         size = int.from_bytes(stream[pos : pos + 4], "big", signed=True)
@@ -166,7 +167,7 @@ def plain_frames(stream: bytes) -> tuple[list[bytes], int | None]:
 
 
 def _stretched(stream: bytes) -> bytes:
-    """Large frames of few bytes of input: each byte stands for 256."""
+    """Return large frames for a short input: each byte stands for 256."""
     pieces = []
     for pos in range(0, len(stream), 8):
         piece = stream[pos : pos + 8]
@@ -188,7 +189,7 @@ def deliver(protocol: FrameProtocol, stream: bytes, read_bytes: int) -> None:
 
 
 class SentBytes(asyncio.Transport):
-    """The network's side of a connection: keeps what is written."""
+    """The network's side of a connection, which keeps the written bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,7 +227,7 @@ class StoppedClock:
     mono_ms = mono_ns = wall_ms
 
     def call_later(self, delay_ms: int, callback: Any) -> Any:
-        """No time passes here."""
+        """Never call back, because no time passes."""
 
 
 class OneWorld:
@@ -239,7 +240,7 @@ def _refusing(request: Any, context: Any) -> Any:
     raise KafkaError(ErrorCode.INVALID_REQUEST, "fuzzed")
 
 
-#: Half of the APIs are served, the others are Kafka's alone: both have their path through the dispatcher.
+#: Half of the APIs are served, the others are only Kafka's: both have their path through the dispatcher.
 _WORLD: Any = OneWorld()
 _DISPATCHER = Dispatcher(
     RouteTable(Route(api.key, _refusing) for api in APIS.values() if api.key % 2 == 0),
@@ -249,7 +250,7 @@ _DISPATCHER = Dispatcher(
 
 
 def connection(data: bytes) -> None:
-    """A client's bytes through connection and dispatcher: nothing escapes, and each answer is a whole frame."""
+    """Send a client's bytes through connection and dispatcher: no exception escapes, and each response is a whole frame."""
     wheel = TimerWheel(_WORLD.clock)
     listener = Listener(_WORLD, Endpoint("EXTERNAL", "localhost", 0), _DISPATCHER, LIMITS, INBOX, wheel)
     client = Connection(listener, _DISPATCHER, 0)
@@ -280,7 +281,7 @@ _EMBEDDED: list[tuple[type[Any], bool]] = [
 
 
 def embedded(data: bytes) -> None:
-    """Bytes within requests, with a version in front: subscriptions, assignments, forwarded principals."""
+    """Read bytes inside of requests, with a version before them: subscriptions, assignments, forwarded principals."""
     if not data:
         return
     cls, newer_too = _EMBEDDED[data[0] % len(_EMBEDDED)]

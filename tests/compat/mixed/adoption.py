@@ -13,7 +13,7 @@ from tests.compat.mixed.contents import LOGINS, Contents, with_logins
 from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA, TOOL_SECONDS_MAX, Mixed, Node, NotSo, until
 from tests.ottla.conftest import Cli
 
-#: The levels of a new cluster of Apache Kafka 4.3, all set at once.
+#: The levels of a new cluster of Apache Kafka 4.3, which are set in one step.
 RAISED = (
     "metadata.version=4.3-IV0", "transaction.version=2", "group.version=1", "eligible.leader.replicas.version=1", "share.version=1",
     "streams.version=1",
@@ -24,9 +24,9 @@ ENDS = {"stop": Node.stop, "kill": Node.kill}
 
 
 def there_and_back(directory: Path, kinds: Sequence[str], how: str) -> None:
-    """A combined node of Kafka is adopted, and goes on as Kafka and as Ottla again, before and after its features are raised.
+    """A combined node of Kafka is adopted; it goes on as Kafka and as Ottla in turn, before and after its features are raised.
 
-    Those of an older Kafka are raised before the last change.
+    The features of an older Kafka are raised before the last change.
     """
     end, (first, *others) = ENDS[how], kinds
     with Mixed(directory, [1], **LOGINS) as mixed:
@@ -55,7 +55,7 @@ def there_and_back(directory: Path, kinds: Sequence[str], how: str) -> None:
 
 
 def _check_adoption(node: Node, *, is_clean: bool) -> None:
-    """The dry run finds what is there and refuses nothing; the node is then started by the same command."""
+    """Check that the dry run finds what is there and rejects nothing; the node is then started by the same command."""
     node.command = ("adopt", "--config", str(node.properties))
     node._write_properties()
     words = [*node.mixed.pythons[OTTLA], "-m", "ottla", *node.command, "--dry-run", "-o", "json"]
@@ -68,7 +68,7 @@ def _check_adoption(node: Node, *, is_clean: bool) -> None:
 
 
 def adopt_roles(directory: Path) -> None:
-    """Adopts a controller of Kafka 3.7 by its directories alone, then its broker; Kafka runs on both again afterwards."""
+    """Adopt a controller of Kafka 3.7 by its directories alone, then its broker; Kafka runs on both again afterwards."""
     with Mixed(directory, [1]) as mixed:
         controller, broker = mixed.add(KAFKA_OLDEST, 1, "controller").start(), mixed.add(KAFKA_OLDEST, 2, "broker")
         broker.own["log.dirs"] = f"{broker.dir},{broker.dir}-second"

@@ -23,7 +23,7 @@ IDLE_BATCHES = 3_000
 
 
 def beside(mixed: Mixed, controller: str) -> tuple[Node, Node, Node]:
-    """A controller alone, a broker of Apache Kafka and one of Ottla."""
+    """Run a controller alone, with one broker of Apache Kafka and one of Ottla."""
     started = (
         mixed.add(controller, CONTROLLER, "controller").start(),
         mixed.add(KAFKA, KAFKAS, "broker").start(),
@@ -42,7 +42,9 @@ def set_min_isr(mixed: Mixed, resource_type: int, name: str, value: int) -> None
 
 
 def lose_nothing(directory: Path, controller_kind: str) -> None:
-    """Each kind follows the other in the ISR, with transactions and groups, through kill -9, orderly stops and the controller's end."""
+    """Each kind follows the other in the ISR, with transactions and groups, while nodes are killed, are stopped in order, and
+    the controller ends.
+    """
     with Mixed(directory, [CONTROLLER], offsets_topic_replication_factor=2) as mixed:
         controller, kafka, ottla = beside(mixed, controller_kind)
         written: dict[str, list[str]] = {}
@@ -77,7 +79,7 @@ def lose_nothing(directory: Path, controller_kind: str) -> None:
 
 
 def join_again_after_min_isr(directory: Path, controller_kind: str) -> None:
-    """min.insync.replicas was altered while a partition had an ELR: controller and leader agree about the partition epoch.
+    """min.insync.replicas is altered while a partition has an ELR: controller and leader still agree about the partition epoch.
 
     Kafka's controllers write a ClearElrRecord, which changes the epoch of each partition that has an ELR; Ottla's change the
     partitions themselves. The leader is of the other kind than the controller.
@@ -103,7 +105,7 @@ def join_again_after_min_isr(directory: Path, controller_kind: str) -> None:
 
 
 def lead_again_after_min_isr(directory: Path, broker_kind: str) -> None:
-    """min.insync.replicas was altered while the only replica's broker was stopped: it leads again when it is back.
+    """min.insync.replicas is altered while the broker of the only replica is stopped; the broker leads again when it is back.
 
     At a controller of Apache Kafka 4.3.1 the partition stays offline (docs/DIFFERENCES.md).
     """
@@ -122,7 +124,7 @@ def lead_again_after_min_isr(directory: Path, broker_kind: str) -> None:
 
 
 def catch_up(directory: Path) -> None:
-    """A new broker of Kafka reads the metadata log of an Ottla controller by many batches a Fetch."""
+    """A new broker of Kafka reads the metadata log of an Ottla controller, many batches in each Fetch."""
     with Mixed(directory, [CONTROLLER]) as mixed:
         controller = mixed.add(OTTLA, CONTROLLER, "controller", metadata_max_idle_interval_ms=1).start()
         until("a long log", lambda: _high_watermark(controller) > IDLE_BATCHES)
@@ -137,7 +139,7 @@ def catch_up(directory: Path) -> None:
 
 
 def raise_metadata_version(directory: Path, controller_kind: str) -> None:
-    """metadata.version 3.6 to 4.3: nothing goes offline."""
+    """While metadata.version is raised from 3.6 to 4.3, no partition goes offline."""
     release = ("--release-version", "3.6")
     with Mixed(directory, [CONTROLLER]) as mixed:
         controller = mixed.add(controller_kind, CONTROLLER, "controller").format(*release).start()

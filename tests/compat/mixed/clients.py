@@ -14,7 +14,7 @@ SILENT = {"log_level": 0, "topic.metadata.refresh.interval.ms": 2_000}
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[str], *, keys: Sequence[str] = (), **properties: str) -> None:
-    """Idempotent, acks=all; each must be acknowledged."""
+    """Produce records by an idempotent producer with acks=all. Each of them must be acknowledged."""
     settings = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
@@ -24,7 +24,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[str], *, keys: Sequence
 
 
 def produce_by(producer: Producer, topic: str, values: Sequence[str], keys: Sequence[str] = ()) -> None:
-    """Produce records by a producer that may have lived for long."""
+    """Produce records by a producer that already exists."""
     failed = []
     for value, key in zip_longest(values, keys):
         producer.produce(
@@ -37,7 +37,7 @@ def produce_by(producer: Producer, topic: str, values: Sequence[str], keys: Sequ
 
 
 def transact(bootstrap: str, topic: str, values: Sequence[str], transactional_id: str) -> None:
-    """One transaction is committed, and one is aborted."""
+    """Commit one transaction, and abort another one."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **SILENT})
     producer.init_transactions(WAIT_SECONDS_MAX)
     producer.begin_transaction()
@@ -51,7 +51,7 @@ def transact(bootstrap: str, topic: str, values: Sequence[str], transactional_id
 
 
 def check(bootstrap: str, topic: str, expected: Sequence[str]) -> None:
-    """All committed records of partition 0 are these, in this order."""
+    """Check that the committed records of partition 0 are exactly these, in this order."""
     consumer = _reader(bootstrap)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -61,7 +61,7 @@ def check(bootstrap: str, topic: str, expected: Sequence[str]) -> None:
 
 
 def read(bootstrap: str, topic: str) -> list[str]:
-    """All committed records of partition 0, up to its end."""
+    """Return all committed records of partition 0, up to its end."""
     consumer = _reader(bootstrap)
     try:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_SECONDS_MAX)
@@ -86,7 +86,7 @@ def _reader(bootstrap: str) -> Consumer:
 
 
 def check_by_group(bootstrap: str, topic: str, group: str, expected: Sequence[str], **properties: str) -> None:
-    """A member of the group goes on from its committed offset, reads these, and commits."""
+    """Check that a member of the group goes on from its committed offset and reads these values; then commit."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -43,15 +43,15 @@ NEW_PROTOCOL = {"group.protocol": "consumer"}
 #: The wire versions that Apache Kafka 4.3.1 has.
 HEARTBEAT, OFFSET_FETCH, OFFSET_COMMIT, EPOCHS, FIND = 0, 9, 9, 4, 6
 KEYS = 20
-#: A difference in what the commands list is one after so many looks.
+#: The list commands may show a difference for a moment; after this many looks it counts.
 LOOKS, GROUPS_SECONDS_MAX = 30, 120
-#: Settings that a user has made, by the commands of `ottla`, which Kafka's brokers serve, too.
+#: Settings that a user has made by the commands of `ottla`. Kafka's brokers serve these commands, too.
 SETTINGS = (
     "acl add alice read topic:records", "acl add bob write topic:re --prefixed --deny", "quota set user alice producer_byte_rate=1048576",
     "quota set user <default> --client-id app consumer_byte_rate=5000", "config set topic records retention.ms=86400000",
     "config set broker all log.cleaner.threads=2",
 )  # fmt: skip
-#: What lists them, and what else must be the same before and after.
+#: The commands that list these settings, and the other state that must be the same before and after.
 LISTS = (
     "topic list", "topic describe records", "topic describe compacted", "config get topic records --changed", "user list", "quota list",
     "acl list", "group list",
@@ -60,7 +60,7 @@ PASSWORD = "planted-password"
 MECHANISM = "SCRAM-SHA-256"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 ALICE = f'{SCRAM} username="alice" password="{PASSWORD}";'
-#: A node with a listener for SCRAM, delegation tokens and an authorizer.
+#: The settings of a node with a listener for SCRAM, delegation tokens and an authorizer.
 LOGINS = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
@@ -71,7 +71,7 @@ LOGINS = {
 
 
 def with_logins(mixed: Mixed) -> None:
-    """Gives every node its third listener."""
+    """Give each node a third listener, for SCRAM."""
     for node in mixed.nodes.values():
         controller = f",CONTROLLER://{node.controller_address}" if "controller" in node.roles else ""
         node.own |= {
@@ -82,14 +82,14 @@ def with_logins(mixed: Mixed) -> None:
 
 
 def logged_in(mixed: Mixed, login: str, node: Node, *words: str, stdin: str = "") -> Finished:
-    """A command of `ottla` at the node's listener for SCRAM."""
+    """Run a command of `ottla` at the node's listener for SCRAM."""
     file = mixed.directory / "client.properties"
     file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={MECHANISM}\nsasl.jaas.config={login}\n")
     return Cli(node.login_bootstrap)(*words, "--config", str(file), stdin=stdin)
 
 
 class Contents:
-    """The topics and records that were made, and so have to be there."""
+    """The topics and records that were made, and therefore have to be there."""
 
     def __init__(self, mixed: Mixed) -> None:
         self.mixed = mixed
@@ -105,7 +105,7 @@ class Contents:
         self._rows: dict[str, object] = {}
         self._epochs: dict[str, list[tuple[int, int]]] = {}
         self._open: Producer | None = None
-        #: Lives through all changes, so that each kind goes on with the producer state of the other.
+        #: This producer lives through all changes, so that each kind goes on with the producer state of the other.
         self._producer: Producer | None = None
         self._token = ""
         self._looks = 0
@@ -117,7 +117,9 @@ class Contents:
     # -- Filling -------------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Records of all codecs, transactions (one stays open), a classic group, settings, users, tokens, ACLs, quotas."""
+        """Make records of all codecs, transactions (one stays open), a classic group, settings, users, tokens, ACLs and
+        quotas.
+        """
         self.mixed.create(RECORDS, [self.replicas])
         self.mixed.create(CHANGES, [self.replicas])
         self.mixed.create(COMPACTED, [self.replicas], cleanup_policy="compact")
@@ -138,7 +140,7 @@ class Contents:
         self.go_on()
 
     def fill_new_groups(self) -> None:
-        """Groups of the protocols that came with 4.0 to 4.2."""
+        """Make groups of the protocols that came with the versions 4.0 to 4.2."""
         self.mixed.create(SHARED, [self.replicas])
         self.mixed.wait_isr(SHARED, self.replicas)
         with self._wire() as wire:
@@ -185,7 +187,9 @@ class Contents:
             raise NotSo(f"the streams group's offset is {offset}, not {self._streams_offset}")
 
     def _is_as_before(self) -> bool:
-        """ListGroups names no groups until their coordinator is there; a difference that stays is shown in full."""
+        """Return whether the lists are the same again. ListGroups omits groups until their coordinator is loaded; a difference
+        that stays is shown in full.
+        """
         try:
             expect_same(self._rows, self._rows_now())
         except NotSo:
@@ -197,7 +201,7 @@ class Contents:
         return True
 
     def go_on(self) -> None:
-        """More of everything, by clients that have lived through the change."""
+        """Add records, offsets and transactions of each kind, by clients that have lived through the change."""
         self._turn += 1
         if self._producer is None:
             self._producer = Producer(
@@ -237,7 +241,7 @@ class Contents:
         self._open.flush(WAIT_SECONDS_MAX)
 
     def commit_open_transaction(self) -> None:
-        """The producer that began it at the other kind ends it here; until then its record is not shown."""
+        """End the open transaction by the producer that began it at the other kind. Until then its record is not visible."""
         assert self._open is not None
         clients.check(self.mixed.bootstrap, OPEN, [])
         self._open.produce(OPEN, "after the change", partition=0)
@@ -274,7 +278,9 @@ class Contents:
         return found - 1
 
     def _share(self) -> None:
-        """Records of the share group: the first is accepted, the second released, and so delivered again."""
+        """Read the records of the share group. The first is released, and so is delivered again next time; the others are
+        accepted.
+        """
         before, more = self._shared, [f"shared {self._turn} {i}" for i in range(5)]
         clients.produce(self.mixed.bootstrap, SHARED, more)
         topic_id = self.mixed.metadata(SHARED).topics[0].topic_id
@@ -311,7 +317,7 @@ class Contents:
             member.heartbeat(None, -1)
 
     def _epochs_of(self, topic: str) -> list[tuple[int, int]]:
-        """The end offset of each leader epoch."""
+        """Return the end offset of each leader epoch."""
         leader, _ = self.mixed.partitions(topic)[0]
         found: list[tuple[int, int]] = []
         with Wire(self.mixed.nodes[leader].port) as wire:

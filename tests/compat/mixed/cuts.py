@@ -1,4 +1,4 @@
-"""Cables between a node of Apache Kafka and one of Ottla that break, one way or both, and are mended, under load."""
+"""Cuts of the network between a node of Apache Kafka and one of Ottla, one way or both ways, and their end, under load."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Link = tuple[int, int]
 
 
 def missing() -> str | None:
-    """Returns what a network of its own needs and this machine does not have."""
+    """Return what is missing on this machine for a network of its own, or None."""
     return None if available() else SKIP_REASON
 
 
 def links_between_kinds(mixed: Mixed) -> list[Link]:
-    """Each node of Kafka with each of Ottla."""
+    """Return the links between each node of Kafka and each of Ottla."""
     nodes = mixed.nodes.values()
     return [(a.id, b.id) for a in nodes if is_kafka(a.kind) for b in nodes if not is_kafka(b.kind)]
 
@@ -51,13 +51,13 @@ def cut(mixed: Mixed, users: Users, rng: random.Random, links: Iterable[Link]) -
 
 
 def isolate(mixed: Mixed, users: Users, rng: random.Random, node_id: int) -> None:
-    """The node's links to both others are cut, both ways; clients still reach it."""
+    """Cut the node's links to both others, both ways. Clients still reach it."""
     others = [other for other in IDS if other != node_id]
     cut(mixed, users, rng, [link for other in others for link in ((node_id, other), (other, node_id))])
 
 
 def _spread_leaders(mixed: Mixed) -> None:
-    """Each node leads something, so that each cut is between a leader and its follower."""
+    """Move leaders so that each node leads a partition, and each cut is between a leader and its follower."""
 
     def spread() -> bool:
         mixed.request(ElectLeadersRequest(topic_partitions=None, timeout_ms=4_000), ApiKey.ELECT_LEADERS, 2)
@@ -71,9 +71,10 @@ def _lacks_a_replica(mixed: Mixed, witness: Node) -> bool:
 
 
 def cut_links(directory: Path, seed: int = 1) -> None:
-    """Every link between the kinds is cut in each direction and in both, while a node of either kind is the active controller.
+    """Cut every link between the kinds, in each direction and in both, first while Kafka's node is the active controller, then
+    Ottla's.
 
-    Each node is isolated in each of the two times, too: the active controller, and leaders of either kind.
+    In each of the two rounds each node is isolated, too, whether it is the active controller or only a leader.
     """
     rng, cuts = random.Random(seed), Counter[str]()
     with Network(IDS) as network, running(directory, KINDS, seed, network) as (mixed, users):
@@ -94,7 +95,9 @@ def cut_links(directory: Path, seed: int = 1) -> None:
 
 
 def _lead(mixed: Mixed, users: Users, kind: str) -> None:
-    """All are in sync, and the active controller is a node of this kind: others that are elected are started again."""
+    """Wait until all are in sync and the active controller is a node of this kind. An active controller of the other kind is
+    started again.
+    """
     users.wait_in_sync()
     while (active := mixed.wait_leader()).kind != kind:
         active.stop()
@@ -104,7 +107,7 @@ def _lead(mixed: Mixed, users: Users, kind: str) -> None:
 
 
 def cut_one(mixed: Mixed, users: Users, rng: random.Random, *, is_one_way: bool) -> None:
-    """A link between the kinds, or any if all nodes are of one kind."""
+    """Cut a link between the kinds, or any link if all nodes are of one kind."""
     first, second = rng.choice(links_between_kinds(mixed) or [(1, 2), (1, 3), (2, 3)])
     if rng.random() < 0.5:
         first, second = second, first

@@ -1,4 +1,6 @@
-"""The log directory of a combined node goes from one kind to the other and back; what one wrote the other's tools and images understand."""
+"""The log directory of a combined node goes from one kind to the other and back; the tools and images of each understand what
+the other wrote.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,7 @@ def _make_records(mixed: Mixed) -> None:
 
 
 def _batches(node: Node) -> list[CommittedBatch]:
-    """Return the batches of a node's log; behind the last one of a node that was killed are the zeros of its preallocated segment."""
+    """Return the batches of a node's log; the last batch of a killed node is followed by the zeros of its preallocated segment."""
     found = []
     for file in sorted(node.metadata_dir.glob("*.log")):
         data, pos = memoryview(file.read_bytes()), 0
@@ -130,7 +132,7 @@ def _known(node: Node) -> list[int]:
 
 
 def _images(node: Node, end: int) -> list[MetadataImage]:
-    """Return the image at this offset, once from each snapshot of the node and the log behind it."""
+    """Return the image at this offset, made from each snapshot of the node and the log after it."""
     found, batches, snapshots = [], _batches(node), Snapshots(OsFiles(), str(node.metadata_dir))
     for snapshot in snapshots.known():
         if not 0 < snapshot.offset <= end:
@@ -146,7 +148,7 @@ def _images(node: Node, end: int) -> list[MetadataImage]:
 
 
 def read_by_kafkas_tools(directory: Path) -> None:
-    """The tools of the metadata quorum at an Ottla node, and those that read its files when it is stopped."""
+    """Check the tools of the metadata quorum at an Ottla node, and those that read its files when it is stopped."""
     with Mixed(directory, [1], metadata_log_max_record_bytes_between_snapshots=3_000) as mixed:
         node = mixed.add(OTTLA, 1, "broker,controller").start()
         mixed.wait_brokers(1)

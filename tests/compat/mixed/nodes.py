@@ -34,31 +34,32 @@ from tests.chaos.network import Network
 from tests.ports import free_ports
 from tools.apache_kafka import OLDEST, TOOLS, VERSION, java_command, run_tool
 
-#: A kind of Apache Kafka may name its release behind a hyphen.
+#: The name of a kind of Apache Kafka may have a release after a hyphen.
 OTTLA, KAFKA, KAFKA_OLDEST = "ottla", "kafka", f"kafka-{OLDEST}"
 HOST = "127.0.0.1"
-#: Nodes 1 to 9 listen at the first port plus the id, their controllers ten above, Ottla's metrics twenty, and with logins thirty.
+#: Nodes 1 to 9 listen at the first port plus their id, their controllers ten ports above, Ottla's metrics twenty, and listeners
+#: for logins thirty.
 CONTROLLER_STEP, ADMIN_STEP, LOGIN_STEP, PORTS = 10, 20, 30, 40
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 JVM = "-Xmx512m -Xms64m -XX:+UseSerialGC"
-#: For busy machines; every wait ends as soon as what it is for is there.
+#: The limit of a wait on a busy machine. Each wait ends as soon as its condition holds.
 WAIT_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 60
 TOOL_SECONDS_MAX = 120
 POLL_SECONDS = 0.1
 METADATA = "__cluster_metadata-0"
-#: Beside Kafka's nodes: what they could not read is neither advertised nor formatted.
+#: Features that Kafka's nodes could not read are neither advertised nor formatted.
 RELEASE = {"ottla.advertised.release": "4.3.1"}
 
 Found = TypeVar("Found")
 
 
 class NotSo(Exception):
-    """A step did not come to what it waits for."""
+    """A step did not reach the state for which it waits."""
 
 
 def until(what: str, check: Callable[[], Found], seconds: float = WAIT_SECONDS_MAX) -> Found:
-    """Returns what `check` finds, once it is something."""
+    """Return what `check` finds, as soon as it finds something."""
     deadline, last = time.monotonic() + seconds, None
     while time.monotonic() < deadline:
         try:
@@ -83,7 +84,7 @@ def is_kafka(kind: str) -> bool:
 
 
 class Node:
-    """One process, or none."""
+    """A node of the cluster, with its process while it runs."""
 
     def __init__(self, mixed: Mixed, kind: str, node_id: int, roles: str, own: dict[str, str]) -> None:
         self.mixed, self.kind, self.id, self.roles, self.own = mixed, kind, node_id, roles, own
@@ -92,18 +93,18 @@ class Node:
         self.port, self.controller_port, self.admin_port = (
             mixed.base_port + step + node_id for step in (0, CONTROLLER_STEP, ADMIN_STEP)
         )
-        #: Ottla's command.
+        #: The subcommand of `ottla` with which Ottla starts.
         self.command: tuple[str, ...] = ("start", str(self.properties))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def login_bootstrap(self) -> str:
-        """The listener for SCRAM, if the node has it."""
+        """The address of the listener for SCRAM, if the node has that listener."""
         return f"{self.mixed.host(self.id)}:{self.mixed.base_port + LOGIN_STEP + self.id}"
 
     @property
     def release(self) -> str:
-        """The release of Apache Kafka that it is."""
+        """The release of Apache Kafka that the node runs."""
         return self.kind.partition("-")[2] or VERSION
 
     @property
@@ -190,7 +191,7 @@ class Node:
             self._process.wait()
 
     def stop(self) -> None:
-        """Stops it in order."""
+        """Stop the node in order."""
         assert self._process is not None and self.is_running, f"{self.kind} {self.id} has ended: {self.log}"
         self._process.send_signal(signal.SIGTERM)
         try:
@@ -200,13 +201,13 @@ class Node:
             raise NotSo(f"{self.kind} {self.id} did not stop within {STOP_SECONDS_MAX} s: {self.log}") from None
 
     def become(self, kind: str) -> Node:
-        """The other kind goes on with the directory."""
+        """Let the other kind go on with the directory."""
         assert not self.is_running
         self.kind = kind
         return self
 
     def quorum_state(self) -> tuple[int, int] | None:
-        """The epoch and the leader by the file that both kinds keep; no leader is -1."""
+        """Return the epoch and the leader by the file that both kinds keep; -1 stands for no leader."""
         try:
             found = json.loads((self.metadata_dir / "quorum-state").read_text())
         except (OSError, ValueError):
@@ -215,16 +216,18 @@ class Node:
 
 
 class Mixed:
-    """A cluster, and what its brokers say about it."""
+    """A cluster, and what its brokers report about it."""
 
     def __init__(
         self, directory: Path, voters: Sequence[int] = (), network: Network | None = None, **properties: object
     ) -> None:
-        """Property names are written with underscores for dots. With a network each node is in its own namespace, else on loopback."""
+        """Property names are written with underscores in place of dots. With a network each node is in its own namespace, else
+        on loopback.
+        """
         self.directory, self.voters, self.network = directory, voters, network
         self.base_port = free_ports(PORTS)[0]
         self.nodes: dict[int, Node] = {}
-        #: The interpreter that has Ottla, of each kind that is no Apache Kafka: another one may be an older version.
+        #: The interpreter that has Ottla, for each kind that is not Apache Kafka. A kind may be an older version of Ottla.
         self.pythons = {OTTLA: [sys.executable]}
         self.release = RELEASE
         #: The options of Apache Kafka's Java, and the address of nodes that have no network.
@@ -300,7 +303,7 @@ class Mixed:
         until(f"brokers {node_ids}", known)
 
     def partitions(self, topic: str, node: Node | None = None) -> list[tuple[int, list[int]]]:
-        """Leader and ISR of each, as this node or the first that responds knows them."""
+        """Return leader and ISR of each partition, as this node or the first that responds knows them."""
         found = self.metadata(topic, node).topics[0]
         return [(each.leader_id, sorted(each.isr_nodes)) for each in found.partitions]
 
@@ -328,7 +331,7 @@ class Mixed:
     # -- What a user does ----------------------------------------------------------------------------------------------
 
     def create(self, topic: str, assignment: Sequence[Sequence[int]], **configs: object) -> None:
-        """Tries until a controller has made the topic."""
+        """Create the topic, and repeat the request until a controller has made it."""
         assignments = [CreatableReplicaAssignment(index, list(replicas)) for index, replicas in enumerate(assignment)]
         entries = [CreatableTopicConfig(name, value) for name, value in _dotted(configs).items()]
         request = CreateTopicsRequest([CreatableTopic(topic, -1, -1, assignments, entries)], timeout_ms=4_000)
@@ -347,7 +350,7 @@ class Mixed:
         return [node for node in self.nodes.values() if "controller" in node.roles and node.is_running]
 
     def wait_leader(self, after_epoch: int = 0) -> Node:
-        """The leader that every running controller names, in a later epoch."""
+        """Wait for one leader that every running controller names, in a later epoch."""
 
         def agreed() -> Node | None:
             running = {node.id: node for node in self.voting()}

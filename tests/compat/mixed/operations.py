@@ -33,7 +33,7 @@ def three(mixed: Mixed) -> list[Node]:
 
 
 def log_in_anywhere(directory: Path) -> None:
-    """A user, a token, an access control entry and a quota that were made at one node count at every node of either kind."""
+    """A user, a token, an ACL and a quota that were made at one node are valid at every node of either kind."""
     with Mixed(directory, IDS, **LOGINS, **INTERNAL) as mixed:
         nodes = three(mixed)
         with_logins(mixed)
@@ -63,7 +63,7 @@ def log_in_anywhere(directory: Path) -> None:
 
 
 def reassign(directory: Path) -> None:
-    """Partitions move from Kafka's node to Ottla's and back under load, throttled, with a kill of the target on the way."""
+    """Partitions move from Kafka's node to Ottla's and back under load and throttled; the target is killed during a move."""
     with Mixed(directory, IDS, **INTERNAL) as mixed:
         kafka, ottla, _ = (node.start() for node in three(mixed))
         mixed.wait_brokers(*IDS)
@@ -120,7 +120,9 @@ def _has_partitions(directory: Path) -> bool:
 
 
 def have_many_partitions(directory: Path) -> None:
-    """1,000 partitions with three replicas: each node leaves and comes back, changes its kind, and all are in sync again."""
+    """With 1,000 partitions of three replicas, each node leaves and comes back, then changes its kind; all replicas are in sync
+    again.
+    """
     with Mixed(directory, IDS, **INTERNAL) as mixed:
         nodes = three(mixed)
         for node in nodes:

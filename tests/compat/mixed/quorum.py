@@ -11,7 +11,7 @@ from tests.compat.mixed.nodes import KAFKA, OTTLA, Mixed, Node, NotSo, tool, unt
 
 VOTERS = (1, 2, 3)
 KILLS = 4
-#: So that snapshots are written, and what is older than they are goes.
+#: With these settings snapshots are written, and older segments are deleted.
 SMALL_SNAPSHOTS = {
     "metadata_log_max_record_bytes_between_snapshots": 4_000,
     "internal_metadata_log_segment_bytes": 1_048_576,
@@ -53,7 +53,7 @@ def survive(directory: Path, kinds: tuple[str, str, str]) -> None:
 
 
 def _lose_metadata_log(mixed: Mixed, node: Node) -> None:
-    """It comes back as a follower, and reads its leader's snapshot."""
+    """Remove the node's metadata log. The node comes back as a follower, and reads its leader's snapshot."""
     epoch = mixed.epoch()
     if mixed.wait_leader() is node:
         node.stop()
@@ -65,20 +65,22 @@ def _lose_metadata_log(mixed: Mixed, node: Node) -> None:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     node.start()
     mixed.wait_isr("t", VOTERS)
-    # A log from the beginning would have been read batch by batch.
+    # A node that read the log from its beginning would have that segment.
     until(f"a snapshot at {node.kind} {node.id}", lambda: _snapshots(node))
     if (node.metadata_dir / f"{0:020}.log").exists():
         raise NotSo(f"{node.kind} {node.id} read the whole log: {sorted(p.name for p in node.metadata_dir.iterdir())}")
 
 
 def _snapshots(node: Node) -> list[int]:
-    """The offsets of those that it has, without the initial one."""
+    """Return the offsets of the node's snapshots, without the initial one."""
     names = (SNAPSHOT.fullmatch(path.name) for path in node.metadata_dir.iterdir())
     return sorted(offset for match in names if match is not None and (offset := int(match[1])))
 
 
 def replace_voters(directory: Path, first_kind: str) -> None:
-    """Voters in the log (KIP-853): controllers of both kinds are added by Kafka's tool, the first is killed and removed."""
+    """The voters are in the log (KIP-853): controllers of both kinds are added by Kafka's tool, then the first one is killed
+    and removed.
+    """
     with Mixed(directory) as mixed:
         bootstrap = f"127.0.0.1:{mixed.base_port + 11}"
         mixed.properties["controller.quorum.bootstrap.servers"] = bootstrap
@@ -112,7 +114,7 @@ def replace_voters(directory: Path, first_kind: str) -> None:
 
 
 def _until_added(node: Node, bootstrap: str) -> None:
-    """It has to have caught up before it may vote."""
+    """Wait until the node is added as a voter. It has to catch up with the log before."""
     said = ""
 
     def done() -> bool:

@@ -1,7 +1,7 @@
 """A whole cluster of three changes its kind under load, node by node, with kill -9 of either kind in each step, and back.
 
-Clients of every kind live through all of it: idempotent producers, transactions, keys of a compacted topic, groups of both
-protocols, a share group and an application of Kafka Streams. Their judges are those of tests/chaos.
+Clients of every kind run all the time: idempotent producers, transactions, keys of a compacted topic, groups of both
+protocols, a share group and an application of Kafka Streams. The checks of tests/chaos judge what they saw.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.compat.mixed.adoption import raise_features
 from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA, Mixed, Node, NotSo, is_kafka
 
 IDS = (1, 2, 3)
-#: Of each producer: there is always something under way, and two processors are enough for all.
+#: The rate of each producer: there is always a request under way, and two processors are enough for all.
 PER_SECOND = 150
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 PROPERTIES = {
-    # Internal topics of Kafka Streams have it. With one replica they have no leader while its node is away, and Apache Kafka's
-    # coordinator drops the marker of such a partition (KAFKA-20734): tests/compat/FINDINGS.md.
+    # Internal topics of Kafka Streams have this factor. With one replica they have no leader while its node is away, and Apache
+    # Kafka's coordinator drops the marker of such a partition (KAFKA-20734): tests/compat/FINDINGS.md.
     "default_replication_factor": 3,
     "offsets_topic_replication_factor": 3,
     "transaction_state_log_replication_factor": 3,
@@ -37,7 +37,8 @@ PROPERTIES = {
     "share_coordinator_state_topic_min_isr": 2,
     "share_coordinator_state_topic_num_partitions": 3,
     "log_cleaner_backoff_ms": 500,
-    # Behind a cut no record is acknowledged until its leader has taken the other one out of the ISR: Kafka's 30 s would be most of the time.
+    # After a cut no record is acknowledged until the leader has taken the other replica out of the ISR. With Kafka's 30 s most
+    # of the run would be this wait.
     "replica_lag_time_max_ms": 10_000,
     **QUICK,
 }
@@ -45,7 +46,7 @@ SEEN_SECONDS_MAX = 120
 
 
 class Users:
-    """All clients, and what is wrong with what they saw."""
+    """All clients, and the errors in what they saw."""
 
     def __init__(self, mixed: Mixed, seed: int) -> None:
         self._mixed = mixed
@@ -61,7 +62,7 @@ class Users:
         self.counts: list[WordCounts] = []
 
     def add_newer(self) -> None:
-        """Clients of the protocols that need features of 4.0 to 4.2."""
+        """Start clients of the protocols that need features of 4.0 to 4.2."""
         self.groups.append(group_history.Group(self.bootstrap, 2, name="newer", settings=group_history.CONSUMER))
         node = self._mixed.serving()[0]
         self.shares.append(ShareGroup(self.bootstrap, node.port, self._mixed.host(node.id)))
@@ -73,14 +74,14 @@ class Users:
         self.topics += [self.shares[0].topic, self.counts[0].input, self.counts[0].output]
 
     def wait_in_sync(self) -> None:
-        """Waits until every node knows all replicas in sync: one that was cut off remembers for a while that they were."""
+        """Wait until every node knows all replicas as in sync. A node that was cut off still believes that for a while."""
         for node in self._mixed.nodes.values():
             for topic in self.topics:
                 self._mixed.wait_isr(topic, IDS, node=node)
         self._mixed.wait_leader()
 
     def go_on(self, rng: random.Random) -> None:
-        """Go on until each has got something done: the others carry on alone."""
+        """Wait until each transactional and share client has made progress; the others go on by themselves."""
         self.write_on(rng)
         self.transactions.wait_for_commits(rng.randint(1, 3))
         for share in self.shares:
@@ -89,7 +90,9 @@ class Users:
             counts.send(20)
 
     def write_on(self, rng: random.Random) -> None:
-        """Write until more records are acknowledged: what goes on behind a cut, where a coordinator may not reach a leader with its markers."""
+        """Write until more records are acknowledged. Plain producers go on after a cut, where a coordinator may not reach a
+        leader with its markers.
+        """
         for load in self.loads:
             load.wait_for_acknowledgements(rng.randint(1, 200))
 
@@ -134,7 +137,7 @@ class Users:
 def running(
     directory: Path, kinds: Sequence[str], seed: int, network: Network | None = None
 ) -> Iterator[tuple[Mixed, Users]]:
-    """Three nodes and their users."""
+    """Run three nodes and their users."""
     with Mixed(directory, IDS, network, **PROPERTIES) as mixed:
         for node_id, kind in zip(IDS, kinds, strict=True):
             mixed.add(kind, node_id, "broker,controller").start()
@@ -147,7 +150,7 @@ def running(
 
 
 def finish(users: Users, what: str) -> None:
-    """Stops all, shows what was done, and fails where a promise was broken."""
+    """Stop all clients, show what was done, and fail where a promise was broken."""
     problems = users.stop_and_judge()
     print(f"  {what}: {users.text()}", flush=True)
     if problems:
@@ -176,7 +179,7 @@ def roll(directory: Path, first: str, seed: int = 1) -> None:
 
 
 def change(node: Node, kind: str) -> None:
-    """One node, in order: stop, and start as the other kind."""
+    """Stop one node in order, and start it as the other kind."""
     node.stop()
     node.become(kind)
     node.command = ("adopt", "--config", str(node.properties))
@@ -185,7 +188,7 @@ def change(node: Node, kind: str) -> None:
 
 
 def kill_either(mixed: Mixed, users: Users, rng: random.Random) -> Counter[str]:
-    """kill -9 of one node of each kind that there is, one after the other."""
+    """Kill one node of each kind by kill -9, one after the other."""
     kills: Counter[str] = Counter()
     for of_kind in (is_kafka, lambda kind: not is_kafka(kind)):
         nodes = [node for node in mixed.nodes.values() if of_kind(node.kind)]

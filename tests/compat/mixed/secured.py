@@ -27,7 +27,9 @@ SERVICE = f"kafka/{LOCALHOST}"
 
 
 def connect(mixed: Mixed, mechanism: str, **own: str) -> None:
-    """Brokers log in at each other by SASL_SSL, controllers by certificates unless `own` says else; each leads, follows, comes back."""
+    """Brokers log in at each other by SASL_SSL, controllers by certificates unless `own` sets another way; each node leads,
+    follows and comes back.
+    """
     nodes = three(mixed)
     authority = Authority.create("mixed CA")
     issued = authority.issue("node", [LOCALHOST, "127.0.0.1"])
@@ -60,7 +62,7 @@ def connect(mixed: Mixed, mechanism: str, **own: str) -> None:
 
 
 def _secured(node: Node, mechanism: str) -> dict[str, str]:
-    """The node's listener for brokers, its keys, and an authorizer to which the nodes are super users."""
+    """Set the node's listener for brokers, its keys, and an authorizer with the nodes as super users."""
     directory = node.mixed.directory
     return {
         "listeners": f"PLAINTEXT://{node.bootstrap},BROKERS://{node.login_bootstrap},CONTROLLER://{node.controller_address}",
@@ -80,13 +82,15 @@ def _secured(node: Node, mechanism: str) -> dict[str, str]:
 
 
 def connect_by_secrets(directory: Path, mechanism: str) -> None:
-    """Connect by a password or a token that stands in the properties."""
+    """Log in by a password or a token that is in the properties."""
     with Mixed(directory, IDS, **INTERNAL) as mixed:
         connect(mixed, mechanism)
 
 
 def connect_by_kerberos(directory: Path) -> None:
-    """Connect by tickets of a KDC: brokers at brokers, and controllers and brokers at controllers, which have no client's certificate."""
+    """Log in by tickets of a KDC, brokers at brokers, and controllers and brokers at controllers, which have no client's
+    certificate.
+    """
     directory.mkdir()
     with kdc.kdc_in(directory) as realm, Mixed(directory, IDS, **INTERNAL) as mixed:
         mixed.loopback = LOCALHOST

@@ -1,4 +1,6 @@
-"""The steps of a mixed cluster by their names: what has to work while Apache Kafka's and Ottla's nodes are in one cluster."""
+"""The steps of a mixed cluster by their names: each is something that has to work while nodes of Apache Kafka and Ottla are in
+one cluster.
+"""
 
 from __future__ import annotations
 
@@ -41,5 +43,5 @@ STEPS: dict[str, Callable[[Path], None]] = {
     **chaos.STEPS,
     **cuts.STEPS,
 }
-#: What a step needs beyond a JDK and Maven: why it cannot run here, if it cannot.
+#: The needs of a step beyond a JDK and Maven: each function returns the reason why the step cannot run here, or None.
 NEEDS: dict[str, Callable[[], str | None]] = {"network-cuts": cuts.missing, "secured-gssapi": kdc.missing}

@@ -1,6 +1,7 @@
 """`make compat ARGS=registry`: Java's stock serializer of Avro, and Confluent's own Java client, at `ottla registry`.
 
-Confluent's serializers for Java are in its own repository alone. Flink's have its client inside, and are in Maven's.
+Confluent's serializers for Java are only in its own repository. Flink's contain Confluent's client, and are in Maven's
+repository.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PASS, FAIL, VALUE = "PASS", "FAIL", "VALUE"
 
 
 def outcomes(bootstrap: str, report: Callable[[Outcome], Outcome]) -> list[Outcome]:
-    """One for each of the program's checks, and one for what Python reads of its value."""
+    """Yield an outcome for each of the program's checks, and for each check of its value in Python."""
     registries = Registries(bootstrap)
     registries.start()
     try:
@@ -46,7 +47,9 @@ def outcomes(bootstrap: str, report: Callable[[Outcome], Outcome]) -> list[Outco
 
 
 def run(url: str) -> tuple[list[str], float]:
-    """Returns what the program printed, and its seconds. It reads a value that confluent-kafka has written."""
+    """Return what the program printed, and its duration in seconds. The program reads a value that confluent-kafka has
+    written.
+    """
     client = SchemaRegistryClient({"url": url})
     written = AvroSerializer(client, AVRO)({"id": 8, "who": "bob"}, CONTEXT)
     assert written is not None

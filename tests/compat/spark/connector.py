@@ -1,6 +1,6 @@
 """`format("ottla")`, source and sink, over TLS and by each login that it serves, at a node or at Apache Kafka, whose user has ACLs only.
 
-The JVM source reads by the same login beside it, and both must have the same rows.
+The JVM source reads the same topics by the same login, and both must have the same rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOGINS = [
     ("SSL", ""),
 ]
 ROWS = 1000
-#: What docs/SPARK.md says that a user of the source and of the sink needs: kind, name, pattern and operations.
+#: The permissions that a user of the source and of the sink needs by docs/SPARK.md: kind, name, pattern and operations.
 MAY = (
     (ResourceType.TOPIC, "ottla-spark-batches", ResourcePatternType.LITERAL, ("READ", "WRITE", "CREATE")),
     (ResourceType.TRANSACTIONAL_ID, "ottla-spark-", ResourcePatternType.PREFIXED, ("WRITE", "DESCRIBE")),
@@ -42,7 +42,7 @@ MAY = (
 
 
 def allow_sink(node: SecuredNode) -> None:
-    """Writes the ACLs of the user and of the certificate."""
+    """Write the ACLs of the user and of the certificate."""
     admin = AdminClient(librdkafka(node, "PLAINTEXT"))
     entries = [
         AclBinding(kind, name, pattern, principal, "*", AclOperation[operation], AclPermissionType.ALLOW)
@@ -55,7 +55,7 @@ def allow_sink(node: SecuredNode) -> None:
 
 
 class Login:
-    """A session of Spark at a node, logged in one way."""
+    """A session of Spark at a node, with one login."""
 
     def __init__(self, spark: Any, node: SecuredNode, protocol: str, mechanism: str) -> None:
         self._spark = spark
@@ -83,7 +83,7 @@ class Login:
         writer.mode("append").save()
 
     def written_once(self, node: SecuredNode, folder: Path) -> None:
-        """A batch that is run twice, and one that is written at least once; both sources read the same."""
+        """Write one batch twice, and one at least once. Both sources read the same rows."""
         topic = self.topic(node, "batches")
         for _ in range(2):
             self.write(topic, 0, sinkId=self.name, batchId="0")
@@ -93,7 +93,7 @@ class Login:
             check(found == list(range(2 * ROWS)), f"{form} reads {len(found)} rows from {found[:1]} to {found[-1:]}")
 
     def copied(self, node: SecuredNode, folder: Path) -> None:
-        """A stream that outlives its login: the node wants another one after SESSION_MS."""
+        """Copy by a stream that lives longer than its login: the node wants a new login after SESSION_MS."""
         source, target = self.topic(node, "source"), self.topic(node, "target")
         reader = self._spark.readStream.format("ottla").options(**self.options).option("subscribe", source)
         reader = reader.option("kafka.group.id", f"{self.name}-group").option("startingOffsets", "earliest")

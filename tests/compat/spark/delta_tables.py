@@ -1,4 +1,6 @@
-"""The whole pipeline with gold in Delta tables: each count against the truth, in two runs, as docs/PIPELINE.md says."""
+"""The whole pipeline with Delta tables as gold: each count is compared with the truth, in two runs, as docs/PIPELINE.md
+says.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def outcomes(folder: Path, bootstrap: str, report: Callable[[Outcome], Outcome])
 
 
 def run(folder: Path, bootstrap: str) -> None:
-    """The second run begins with checkpoints, state and tables of the first."""
+    """Run the pipeline twice. The second run begins with checkpoints, state and tables of the first."""
     for seed in ("1", "2"):
         pipeline(folder, bootstrap, "generate", "--rate", "400", "--seconds", "2", "--seed", seed, *MIX)
         pipeline(folder, bootstrap, "run", "all", "--once")

@@ -1,6 +1,7 @@
-"""A job as users submit it: `spark-submit --py-files WHEEL job.py PACKAGE BOOTSTRAP FOLDER TOPIC` prints what it has counted.
+"""A job as users submit it: `spark-submit --py-files WHEEL job.py PACKAGE BOOTSTRAP FOLDER TOPIC` prints its counts.
 
-PACKAGE is that of the wheel: ottla.spark or pyspark_ottla. Nothing else of Ottla is imported here. TOPIC and TOPIC-copy are there.
+PACKAGE is the package of the wheel: ottla.spark or pyspark_ottla. Nothing else of Ottla is imported here. TOPIC and TOPIC-copy
+exist.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ TRIES_MAX = 10
 
 
 def patiently(work: Callable[[], None]) -> None:
-    """Spark gives a new process of Python ten seconds to start, and has no setting for it: a busy machine needs more tries."""
+    """Spark gives a new process of Python ten seconds to start, and has no setting for this limit. On a busy machine the job
+    needs more tries.
+    """
     for _ in range(TRIES_MAX):
         try:
             return work()
@@ -33,7 +36,7 @@ def committed(spark: Any, bootstrap: str, topic: str) -> Any:
 
 
 def copy(spark: Any, bootstrap: str, folder: str, source: str, target: str) -> None:
-    """Copies what is there and not copied yet; the checkpoint knows."""
+    """Copy the records that are not copied yet, by the checkpoint."""
     reader = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", source)
     rows = reader.option("startingOffsets", "earliest").load().select("key", "value")
     writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("topic", target)
@@ -47,7 +50,7 @@ def main(package: str, bootstrap: str, folder: str, topic: str) -> None:
     importlib.import_module(package).register(spark)
     rows = spark.range(0, ROWS, 1, 4).selectExpr("CAST(id % 7 AS STRING) AS key", "CAST(id AS STRING) AS value")
     writer = rows.write.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
-    for _ in range(2):  # the second is the same batch again, as foreachBatch does it after a crash
+    for _ in range(2):  # the second write is of the same batch, as when foreachBatch repeats it after a crash
         writer.options(sinkId=topic, batchId="0").mode("append").save()
     for _ in range(2):
         patiently(partial(copy, spark, bootstrap, folder, topic, f"{topic}-copy"))

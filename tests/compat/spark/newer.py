@@ -1,6 +1,6 @@
 """The job of `job.py` with newer pyspark than the pinned one, each in an environment of its own beside it, at a node.
 
-docs/SPARK.md has what was found. The JVM source takes no part: its jars are of the pinned version.
+The findings are in docs/SPARK.md. The JVM source is left out, because its jars are for the pinned version.
 """
 
 from __future__ import annotations

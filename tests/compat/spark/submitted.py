@@ -30,7 +30,7 @@ SETTINGS = (*EXECUTORS, "spark.ui.enabled=false", "spark.sql.shuffle.partitions=
 
 
 def outcomes(folder: Path, bootstrap: str, report: Callable[[Outcome], Outcome], server: str) -> list[Outcome]:
-    """Submits the job with each wheel."""
+    """Submit the job with each wheel."""
     folder.mkdir(parents=True)
     python = bare_python(folder)
     wheels = {
@@ -50,14 +50,14 @@ def outcomes(folder: Path, bootstrap: str, report: Callable[[Outcome], Outcome],
 
 
 def home() -> Path:
-    """Spark's own folder in the pyspark that is installed here."""
+    """Return Spark's own folder in the pyspark that is installed here."""
     import pyspark
 
     return Path(pyspark.__file__).parent
 
 
 def run(command: list[str], environment: dict[str, str], bootstrap: str, folder: Path) -> None:
-    """Runs the job in a new folder, whose name its topics have. Raises Failed if it has not counted each row once."""
+    """Run the job in a new folder, after which its topics are named. Raises Failed if it has not counted each row once."""
     folder.mkdir()
     topic = folder.name
     admin = AdminClient({"bootstrap.servers": bootstrap})

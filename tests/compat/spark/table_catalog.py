@@ -18,7 +18,7 @@ from tests.compat.logins import check, outcome
 
 SECONDS_MAX = 300
 REPOSITORY = Path.home() / ".m2/repository/org/apache/iceberg"
-#: It prints the count and the values, and what a change says.
+#: The program prints the count, the values, and the message that a change gets.
 JOB = """
 import sys
 from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ EXPECTED = ("tables ['orders', 'orders__dlq']", "values ['a', 'b', 'c']", "offse
 
 
 def runtime() -> str | None:
-    """The file of Iceberg's runtime for Spark, None if it is not here."""
+    """Return the file of Iceberg's runtime for Spark, or None if it is not here."""
     found = sorted(REPOSITORY.glob("iceberg-spark-runtime-4.0_2.13/*/*.jar"))
     return os.environ.get("ICEBERG_RUNTIME") or (str(found[-1]) if found else None)
 
@@ -59,7 +59,7 @@ def outcomes(folder: Path, report: Callable[[Outcome], Outcome]) -> list[Outcome
 
 
 def run(folder: Path) -> None:
-    from tests.ottla.tables.lakes import Lake  # of the extra `tables`
+    from tests.ottla.tables.lakes import Lake  # the dependencies of the extra `tables`
 
     lake = Lake(str(folder))
     lake.add("orders", [b"a", b"b"])

@@ -1,4 +1,4 @@
-"""Registration: who may come in, and what follows from how it left."""
+"""Registration: which brokers are accepted, and what follows from the way in which a broker stopped."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_same_incarnation_keeps_its_epoch_and_stays_unfenced() -> None:
 
 
 def test_a_new_incarnation_is_fenced_and_out_of_the_isr_before_it_is_let_in() -> None:
-    """Invariant 23, with and without the mark of a clean shutdown."""
+    """The registration keeps invariant 23, with and without the mark of a clean shutdown."""
     for previous_epoch, elr in ((101, "elr 1 "), (-1, ""), (100, "")):
         cluster = DecisionHarness()
         cluster.topic("orders", "1 2", min_isr=2)
@@ -71,7 +71,7 @@ def test_a_new_incarnation_is_fenced_and_out_of_the_isr_before_it_is_let_in() ->
 
 
 def test_the_epoch_is_the_offset_of_the_registration_not_of_the_decisions_first_record() -> None:
-    """Above 10,000 records the decision takes several batches: a broker that has read the first has not caught up."""
+    """Above 10,000 records the decision takes several batches. A broker that has read only the first has not caught up."""
     cluster = DecisionHarness()
     cluster.topic("orders", "1 2", min_isr=2, partitions=3)
     records, epoch = register_broker(cluster.state, registration(), 5_000, has_session=False)
@@ -82,7 +82,7 @@ def test_the_epoch_is_the_offset_of_the_registration_not_of_the_decisions_first_
 
 @pytest.mark.parametrize("elr", [True, False])
 def test_a_replica_in_a_directory_that_the_broker_no_longer_has_is_not_eligible(elr: bool) -> None:
-    """The mark of a clean stop says nothing about a directory that was taken out of log.dirs."""
+    """The mark of a clean stop is not valid for a directory that was taken out of log.dirs."""
     cluster = DecisionHarness(elr=elr)
     cluster.topic("orders", "1 2", min_isr=2)
     cluster.fence(1)

@@ -1,8 +1,8 @@
 """Random decisions beside a model of the data: a leader that was elected cleanly holds all that is committed (invariant 5), and
 a partition whose replicas are all there, with all their records, has a leader.
 
-Brokers are fenced, let in, crash and lose their tail, lose a log directory for good, and come back with their data or without.
-One broker at a time may have lost something, until it is in sync again.
+Brokers are fenced, unfenced, crash and lose their tail, lose a log directory for good, and come back with their data or
+without. One broker at a time may have lost something, until it is in sync again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SEEDS, STEPS = seeds(100, long=300), 250
 MUTANTS = ("reassignment-does-not-wait", "unclean-stays-eligible")
 
 TOPIC, BROKERS = "orders", range(1, 6)
-#: And how often each.
+#: The events, each with its weight.
 EVENTS = {
     "append": 2,
     "replicate": 2,
@@ -71,7 +71,7 @@ class Walk:
         self.committed: list[tuple[int, float]] = []
         self.directories = {broker_id: [directory(broker_id, 1), directory(broker_id, 2)] for broker_id in BROKERS}
         self.lossy: int | None = None
-        #: Broker -> leader epoch and end of log, as the leader of that epoch knows them.
+        #: By broker: the leader epoch and the end of its log, as the leader of that epoch knows them.
         self.fetched: dict[int, tuple[int, int]] = {}
         self.trace: list[str] = []
         self.led: Counter[str] = Counter()
@@ -189,7 +189,7 @@ class Walk:
             self._register(broker_id, cleanly=False)
 
     def _directory(self, broker_id: int) -> None:
-        """The one with the replica is lost: under the running broker, or between two clean stops."""
+        """Lose the directory with the replica, while the broker runs or between two clean stops."""
         p = self.partition
         if broker_id not in p.replicas or len(self.directories[broker_id]) < 2 or not self._may_lose(broker_id):
             return
@@ -232,7 +232,9 @@ class Walk:
         self._report_directory(broker_id)
 
     def _report_directory(self, broker_id: int) -> None:
-        """A broker makes a log in another directory where the one that the controller knows is gone, and says so."""
+        """Assign the replica to another directory if the one that the controller knows is gone, as a broker does that makes a
+        new log.
+        """
         p = self.partition
         if broker_id not in p.replicas or p.directory(broker_id) in self.directories[broker_id]:
             return
@@ -247,7 +249,7 @@ class Walk:
     # Operators
 
     def _min_isr(self, broker_id: int) -> None:
-        # Copies on min ISR nodes are promised for two and more only.
+        # Copies on min ISR nodes are only promised for two and more.
         value = str(self.rng.choice((2, 2, 3)))
         change = (ResourceType.TOPIC, TOPIC, {"min.insync.replicas": (ConfigOp.SET, value)})
         alter_configs = self.cluster.configs.incremental_alter

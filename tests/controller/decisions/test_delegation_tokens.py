@@ -1,4 +1,4 @@
-"""Delegation tokens: who may do what with them, and when they end (KIP-48)."""
+"""Delegation tokens: who may make, renew and describe them, and when they end (KIP-48)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""min.insync.replicas altered, or the ELR switched off, while partitions have an ELR: who is eligible afterwards, and in how many turns."""
+"""min.insync.replicas is altered, or the ELR is switched off, while partitions have an ELR: who is eligible afterwards, and how
+many turns this takes.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,9 @@ def test_an_alteration_that_is_only_validated_empties_nothing() -> None:
 
 
 def test_the_clear_elr_record_of_a_kafka_controller_bumps_the_partition_epoch_where_it_changes_something() -> None:
-    """TopicDelta.maybeClearElr does the same: nodes that count otherwise refuse every AlterPartition of the others from then on."""
+    """TopicDelta.maybeClearElr does the same. A node that counted epochs in another way would reject every later AlterPartition
+    of the others.
+    """
     cluster = with_minimum_of_two()
     cluster.topic("orders", "1 2 3", isr="1 2")
     cluster.fence(2)

@@ -1,4 +1,4 @@
-"""Sessions, and what a heartbeat leads to."""
+"""Sessions of brokers, and the decisions that a heartbeat leads to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Beating:
         cordoned: list[bytes] | None = None,
         leaving: Leaving | None = None,
     ) -> Outcome[BrokerHeartbeatResponse | None]:
-        """One turn of the decision, not replayed yet."""
+        """Return one turn of the decision, which is not replayed yet."""
         cluster = self.cluster
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -162,7 +162,7 @@ def test_without_brokers_nothing_expires() -> None:
 
 
 def test_a_failed_directory_takes_its_replicas_out_of_isr_and_elr() -> None:
-    """The next start may well find an empty log in its place."""
+    """An empty log may be in its place at the next start."""
     beating = Beating()
     cluster = beating.cluster
     cluster.broker(1, directories=2)

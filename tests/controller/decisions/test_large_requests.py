@@ -1,6 +1,6 @@
-"""Requests and searches about more partitions than one turn of the event loop has time for: each turn has a bounded part of them.
+"""Requests and searches with more partitions than one turn of the event loop has time for: each turn handles a bounded part.
 
-What is bounded is counted, not timed: a loop over all partitions in one turn fails here on a machine of any speed.
+The tests count partitions and measure no time: a loop over all partitions in one turn fails here on a machine of any speed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ORDERS = topic_id("orders")
 
 
 def proposal(cluster: DecisionHarness, *indexes: int) -> alter.AlterPartitionRequest:
-    """Broker 1 proposes all replicas as the ISR."""
+    """Return a request in which broker 1 proposes all replicas as the ISR."""
     wanted = [
         alter.PartitionDataRequest(partition_index=index, leader_epoch=0, partition_epoch=0, new_isr=[1, 2, 3])
         for index in indexes
@@ -143,7 +143,7 @@ def test_an_election_of_all_partitions_is_decided_in_turns() -> None:
 
 
 def test_a_search_for_elections_looks_at_a_bounded_number_of_partitions_in_a_turn() -> None:
-    """Nearly every partition has another leader than its preferred one after an outage, and that is not in sync yet."""
+    """After an outage nearly every partition has another leader than its preferred one, which is not in sync yet."""
     cluster = DecisionHarness(elr=False)
     many = 2 * LOOKED_AT_MAX + 5
     cluster.topic("out of sync", "1 2 3", isr="2 3", partitions=many)
@@ -169,7 +169,7 @@ def looked_at(
     search: Callable[[ControlState, Candidates], Outcome[bool]],
     every: Iterable[TopicIdPartition],
 ) -> list[int]:
-    """The number of partitions in each turn."""
+    """Return the number of partitions of each turn."""
     candidates = Candidates()
     candidates.left = list(every)
     found = []
@@ -202,7 +202,7 @@ def test_a_request_for_more_deletions_than_a_batch_may_have_is_rejected_before_t
 
 
 class Counted:
-    """A topic's partitions, which count how many of them are looked at."""
+    """The partitions of a topic. They count how many of them are looked at."""
 
     touched = 0
 
@@ -224,7 +224,7 @@ class Counted:
         return len(self._partitions)
 
     def values(self) -> list[PartitionRegistration]:
-        """Return the values of a topic that goes: they are freed in turns (test_freeing.py)."""
+        """Return the values without counting: only a deleted topic needs them, and frees them in turns (test_freeing.py)."""
         return list(self._partitions.values())
 
     def items(self) -> Iterator[tuple[int, PartitionRegistration]]:
@@ -238,7 +238,8 @@ class Counted:
 
 TOPICS, EACH = 50, 40
 FIRST = topic_id("topic-00")
-#: Each type of record, and the partitions that it may touch in one turn of a loader and in the active controller's turn: of 2,000.
+#: Each type of record, and the number of partitions, of 2,000, that it may touch in one turn of a loader or of the active
+#: controller.
 ONE_OF_EACH: dict[type[MetadataRecord], tuple[MetadataRecord, int]] = {
     type(record): (record, touched)
     for record, touched in [
@@ -266,7 +267,7 @@ ONE_OF_EACH: dict[type[MetadataRecord], tuple[MetadataRecord, int]] = {
         (
             r.ClearElrRecord(),
             2 * (UNITS_A_TURN // CHANGE_UNITS),
-        ),  # another node's: looked at, and compared when it is changed
+        ),  # the record of another node: all are looked at, and changed ones are compared
     ]
 }
 
@@ -284,7 +285,7 @@ def test_a_record_touches_a_bounded_number_of_partitions_in_a_turn(kind: type[Me
     Counted.touched = 0
     if (
         kind is not r.ClearElrRecord
-    ):  # the active controller, which replays in the turn of its decision, writes no such record
+    ):  # The active controller replays in the turn of its decision, and writes no such record.
         delta = MetadataDelta(loader.image)
         delta.replay(record)
         delta.apply(1, 1)
@@ -302,7 +303,7 @@ def test_a_record_touches_a_bounded_number_of_partitions_in_a_turn(kind: type[Me
 
 
 def _many_topics() -> Iterator[MetadataRecord]:
-    """The record that is removed is there before; each partition has an ELR."""
+    """Yield many topics, and a record for each later removal; each partition has an ELR."""
     yield r.RegisterControllerRecord(controller_id=1)
     yield r.AccessControlEntryRecord(id=bytes(15) + b"1")
     yield r.UserScramCredentialRecord(name="u", mechanism=1)

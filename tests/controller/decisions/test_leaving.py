@@ -1,5 +1,6 @@
 """A broker in thousands of ISRs registers, is unregistered, or loses a directory: how many partitions each turn decides about,
-and what a turn that is the last one, for whatever reason, leaves behind."""
+and what is left if the decision ends early.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ MANY = 2 * PARTITIONS_PER_TURN + 50
 
 
 class Turns:
-    """Decides until there is a response, and counts the partitions that each turn decided about."""
+    """Decides until there is a response, and counts the partitions of each turn."""
 
     def __init__(self, cluster: DecisionHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cluster = cluster
@@ -106,7 +107,9 @@ def test_a_term_that_ends_between_two_turns_leaves_a_fenced_broker_and_the_next_
 
 
 def test_what_other_decisions_changed_between_two_turns_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition comes back into the ISR, one is created, one is deleted: the registration record follows the last of them."""
+    """Between the turns a partition comes back into the ISR, one is created and one deleted; the registration record follows
+    the last turn.
+    """
     cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2, partitions=MANY)
     cluster.topic("gone", "1 2 3", partitions=10)
@@ -133,7 +136,7 @@ def test_of_two_registrations_at_once_each_is_judged_by_what_is_registered_in_it
     fast = registering(cluster, Leaving(), incarnation_id=b"the fast process")
     assert turns.one(slow) is None
     fast_epoch = turns.all(fast)
-    # Its replicas caught up meanwhile: the slow one has to take it out of these ISRs, too.
+    # The replicas of the fast process caught up meanwhile, so the slow one has to take the broker out of these ISRs, too.
     cluster.unfence(1)
     changes = [
         PartitionChangeRecord(topic_id=topic_id("orders"), partition_id=index, isr=[1, 2, 3]) for index in range(5)
@@ -169,7 +172,7 @@ def test_a_registration_whose_broker_was_let_in_meanwhile_is_refused_and_the_bro
 def test_the_elr_enabled_between_two_turns_makes_a_registration_look_at_all_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last member of an ISR stays in it without the ELR; with the ELR one that crashed is eligible for nothing."""
+    """Without the ELR the last member of an ISR stays in it; with the ELR a crashed member is not eligible."""
     cluster = DecisionHarness(elr=False)
     cluster.topic("alone", "1", partitions=MANY)
     turns = Turns(cluster, monkeypatch)
@@ -193,7 +196,7 @@ def test_a_broker_is_unregistered_in_turns(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("directories", [1, 2])
 def test_failed_directories_are_given_up_in_turns(directories: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of two, or all that the broker has: then it is fenced as well."""
+    """A broker loses one of its two directories, or its only one; then it is fenced as well."""
     beating = Beating(brokers=0)
     cluster = beating.cluster
     for broker_id in (1, 2):

@@ -1,4 +1,4 @@
-"""A decision may write so much at once."""
+"""A decision may only write a limited number of records."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.effort import examples
 
 
 def come_back(cluster: DecisionHarness, broker_id: int, *, cleanly: bool) -> None:
-    """The broker's process starts again, and is let in."""
+    """Start the broker's process again, and unfence it."""
     request = BrokerRegistrationRequest(
         broker_id=broker_id,
         cluster_id=CLUSTER_ID,
@@ -74,7 +74,7 @@ def test_an_eligible_replica_leads_again_without_losing_anything() -> None:
 
 
 def test_a_partition_that_lost_its_leader_before_the_elr_was_enabled_gets_one_again() -> None:
-    """Its last replica in sync crashed: out of the ISR, never in the ELR, and not known as the last leader."""
+    """Its last replica in sync crashed: it is out of the ISR, never was in the ELR, and is not known as the last leader."""
     cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2", min_isr=2)
     cluster.fence(2, 1)
@@ -149,7 +149,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["fence", "unfence", "crash", "resta
 def test_whatever_happens_epochs_grow_and_isr_and_elr_keep_apart(
     events: list[tuple[str, int]], min_isr: int, unclean: bool, elr: bool
 ) -> None:
-    """Invariants 17 and 22; and no replica leads that could have missed a committed record, unless the topic allows it."""
+    """Invariants 17 and 22 hold; and no replica leads that may have missed a committed record, unless the topic allows it."""
     cluster = DecisionHarness(brokers=4, elr=elr)
     cluster.topic("orders", "1 2 3", min_isr=min_isr, unclean_leader_election_enable=unclean)
     before = cluster.partition("orders")

@@ -1,4 +1,4 @@
-"""Placement: racks and brokers in turn, fenced brokers last and never first, one replica for a broker."""
+"""Placement of replicas: racks and brokers in turn, fenced brokers last and never as the leader, one replica for a broker."""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ def test_a_damaged_replica_is_lost_until_it_has_a_directory_again() -> None:
 
 
 def all_crash_and_1_comes_back_on_an_empty_disk(replicas: str, **configs: object) -> DecisionHarness:
-    """1 was the last to lead, and is known as such; its replica is in a directory that it does not have any more."""
+    """Return a cluster in which broker 1 was the last leader, and is known as such; it no longer has the directory of its
+    replica.
+    """
     cluster = DecisionHarness()
     cluster.topic("orders", replicas, min_isr=2, **configs)
     cluster.fence(2, 3)
@@ -120,7 +122,7 @@ def all_crash_and_1_comes_back_on_an_empty_disk(replicas: str, **configs: object
 
 
 def test_the_last_known_leader_does_not_lead_from_a_new_directory_while_others_may_have_copies() -> None:
-    """KIP-966 has it elected, and the others would truncate their logs to its empty one."""
+    """KIP-966 would elect it, and the others would truncate their logs to its empty one."""
     cluster = all_crash_and_1_comes_back_on_an_empty_disk("1 2 3")
     waiting = "replicas 1 2 3 isr - last 1 no leader epoch 1"
     assert cluster.show("orders") == waiting
@@ -152,7 +154,7 @@ def test_an_unclean_election_takes_no_replica_whose_directory_is_lost() -> None:
 
 
 def test_an_empty_replica_leads_once_the_brokers_of_the_others_are_unregistered() -> None:
-    """So an operator says that they are dead for good."""
+    """An operator who unregisters brokers declares that they are lost for good."""
     cluster = all_crash_and_1_comes_back_on_an_empty_disk("1 2 3")
     for broker_id in (2, 3):
         assert assign(cluster, 1, directory(1, 2)) == "ELIGIBLE_LEADERS_NOT_AVAILABLE"
@@ -173,7 +175,7 @@ def test_an_empty_replica_leads_where_it_is_the_only_one_or_unclean_elections_ar
 
 
 def test_a_leaderless_replica_moves_between_two_directories_that_are_there() -> None:
-    """A move loses nothing (KIP-113): the last known leader stays what it is."""
+    """A move loses no records (KIP-113), so the last known leader stays the same."""
     cluster = DecisionHarness(brokers=2)
     cluster.broker(1, directories=2)
     cluster.topic("orders", "1 2", min_isr=2)
@@ -183,7 +185,7 @@ def test_a_leaderless_replica_moves_between_two_directories_that_are_there() -> 
 
 
 def test_a_broker_registered_without_directories_has_them_all_online() -> None:
-    """KAFKA-16162: registered by a metadata.version below 17, which has been raised since."""
+    """The broker was registered by a metadata.version below 17, which has been raised since (KAFKA-16162)."""
     cluster = DecisionHarness(brokers=1)
     cluster.broker(2, directories=0)
     cluster.topic("orders", "2 1")

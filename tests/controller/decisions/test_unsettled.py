@@ -1,4 +1,6 @@
-"""Decisions about more partitions than one turn of the loop has time for: how many each turn takes, and that all get theirs."""
+"""Decisions about more partitions than one turn of the loop has time for: how many each turn takes, and that all partitions get
+a decision.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ MANY = 2 * PARTITIONS_PER_TURN + 50
 
 @pytest.fixture
 def decided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Indexes of the partitions that were decided about."""
+    """Return the indexes of the partitions that were decided about."""
     indexes: list[int] = []
     record = PartitionChange.record
 
@@ -29,7 +31,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def settle_all(cluster: DecisionHarness, broker_id: int) -> int:
-    """Settle all partitions, and return in how many turns."""
+    """Settle all partitions, and return the number of turns."""
     turns = 0
     partitions = left_by_broker(cluster.state, broker_id)
     while partitions:

@@ -12,7 +12,7 @@ from ottla.protocol.messages.describe_delegation_token import DescribeDelegation
 
 
 def test_a_controller_lists_the_api_and_answers_it_as_kafkas_do() -> None:
-    """Apache Kafka 4.3.1 has no handler for it there (`make compat ARGS=authorization` compares it)."""
+    """Apache Kafka 4.3.1 has no handler for this request there (`make compat ARGS=authorization` compares it)."""
     nothing: Any = None
     with pytest.raises(KafkaError) as error:
         handle_describe(nothing, DescribeDelegationTokenRequest(owners=None), nothing)

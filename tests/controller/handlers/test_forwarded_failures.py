@@ -1,4 +1,4 @@
-"""A request that a broker has forwarded in an EnvelopeRequest, and that runs into a bug of the controller: it is answered."""
+"""A request that a broker has forwarded in an EnvelopeRequest gets a response even if it runs into a bug of the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The handlers' own part, over a real connection: duplicates, names and ids, what is not given, who may not."""
+"""The parts of a request that only its handler checks, over a real connection: duplicates, names and ids, missing fields,
+permissions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller watches some connections of a broker: a break of the newest one ends its session after the grace."""
+"""The controller watches some connections of a broker: when the newest one breaks, the session ends after the grace period."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKER = 1
 
 
 class Connection:
-    """A `Peer`, as far as the handler looks at it."""
+    """A `Peer` with the parts that the handler uses."""
 
     def __init__(self, opened_ns: int) -> None:
         self.opened_ns = opened_ns
@@ -55,7 +55,7 @@ def test_the_break_of_the_newest_connection_fences_the_broker() -> None:
 
 
 def test_a_late_heartbeat_on_an_old_connection_does_not_make_it_the_newest() -> None:
-    """A cut between the two is over: what was sent on the old connection arrives, and then its close."""
+    """After a cut of the network the data on the old connection arrives late, and then its close."""
     beating = Beating()
     old, new = Connection(1), Connection(2)
     beating.beat(new)

@@ -1,4 +1,4 @@
-"""Requests that are decided in several turns of the event loop: what is appended in each, and what is answered when."""
+"""Requests that are decided in several turns of the event loop: what each turn appends, and when the response comes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def context(api_key: ApiKey) -> RequestContext:
 
 
 def crowded() -> Quorum:
-    """Broker 1 leads thousands of partitions, and its connection is lost: it may register again at once."""
+    """Return a quorum in which broker 1 leads thousands of partitions, and has lost its connection: it may register again at
+    once.
+    """
     quorum = active()
     quorum.write(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
     for broker_id in (1, 2):
@@ -66,7 +68,7 @@ def test_a_registration_appends_a_bounded_batch_in_each_turn_and_is_answered_onc
     answer = cluster.handle_registration(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
     assert len(quorum.log.batches) == before + 1, "one turn"
     assert quorum.controller.image.cluster.brokers[1].fenced
-    quorum.write(NoOpRecord())  # of another request
+    quorum.write(NoOpRecord())  # a record of another request
     quorum.clock.advance(quorum.clock.now_ms)
     sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
     assert max(sizes) <= PARTITIONS_PER_TURN + 1 and sum(sizes) == MANY + 3
@@ -87,7 +89,7 @@ def test_a_leadership_lost_between_two_turns_of_a_registration_answers_that_and_
     quorum.clock.advance(quorum.clock.now_ms)
     assert refusal(answer) == "NOT_CONTROLLER"
     assert quorum.log.log_end_offset == end
-    # Also when this node leads again by then: what was decided in the former term may be lost.
+    # The same holds if this node leads again by then, because the decisions of the former term may be lost.
     quorum.elect(3)
     quorum.clock.advance(quorum.clock.now_ms)
     again = cluster.handle_registration(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
@@ -99,7 +101,7 @@ def test_a_leadership_lost_between_two_turns_of_a_registration_answers_that_and_
 
 
 def test_a_registration_refused_in_a_later_turn_leaves_the_rest_to_the_usual_turns_of_a_fenced_broker() -> None:
-    """The former incarnation is there after all, and its heartbeat came in between; then its connection is lost again."""
+    """The former incarnation still exists, and its heartbeat comes between two turns; then its connection is lost again."""
     quorum = crowded()
     answer = cluster.handle_registration(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
     request = registration(cluster_id="another")
@@ -146,21 +148,21 @@ def test_a_bug_in_a_later_turn_is_an_unknown_server_error_and_later_requests_are
 
 
 def test_a_search_for_preferred_leaders_goes_on_where_its_last_part_ended() -> None:
-    """Beginning again with each part, it would never get past partitions that keep their leaders."""
+    """If each part began at the start, the search would never get past partitions that keep their leaders."""
     quorum = active()
     for broker_id in (1, 2):
         register(quorum, broker_id)
     write_partitions(quorum, LOOKED_AT_MAX, [3, 1])  # broker 3 is gone, so that broker 1 leads them
     quorum.write(*_topic_of_broker_2())
     quorum.commit()
-    quorum.scheduled_tasks._rebalance()  # due after five minutes, when the sessions of these brokers have ended
+    quorum.scheduled_tasks._rebalance()  # it is due after five minutes; the sessions of these brokers would have ended by then
     quorum.clock.advance(NEXT_PART_MS)
     partition = quorum.controller.image.topics.partition(topic("b").topic_id, 0)
     assert partition is not None and partition.leader == 2
 
 
 def _topic_of_broker_2() -> list[Any]:
-    """Broker 1 leads its partition."""
+    """Return the records of a topic whose partition broker 1 leads."""
     partition = PartitionRecord(partition_id=0, topic_id=topic("b").topic_id, replicas=[2, 1], isr=[2, 1], leader=1)
     return [topic("b"), partition]
 

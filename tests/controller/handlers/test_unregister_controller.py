@@ -1,4 +1,4 @@
-"""UnregisterController over a real connection. What it decides is in tests/controller/decisions/test_brokers.py."""
+"""UnregisterController over a real connection. tests/controller/decisions/test_brokers.py has the decision itself."""
 
 from __future__ import annotations
 

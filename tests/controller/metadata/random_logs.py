@@ -1,4 +1,4 @@
-"""Random records that could stand in a metadata log: what they refer to exists."""
+"""Random records that may be in a metadata log: all that they refer to exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.protocol.internal_topics import metadata_records as records
 from ottla.protocol.messages.shared_structs import EntityData, Feature, Listener
 
 HERE = Path(__file__).parent
-#: Of metadata.version: the first one that has all types of records, and those at which some got fields.
+#: The first metadata.version that has all types of records, and those at which some records got fields.
 DIRECTORIES, ELR, CORDONED = 17, 23, 30
 LEVELS = [15, DIRECTORIES, ELR, CORDONED]
 NAMES = ["a", "b.c", "b_c", "d"]
@@ -21,14 +21,14 @@ IDS = st.integers(1, 6).map(lambda number: bytes(15) + bytes((number,)))
 
 
 class Log:
-    """The log so far, and what stands in it."""
+    """The log so far, and the objects that it has created."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
         self.records: list[Any] = []
         self.topics: dict[bytes, tuple[str, int]] = {}
         self.brokers: dict[int, int] = {}
-        #: What else was added and not removed, by the kind of its record and its key.
+        #: Other objects that were added and not removed, by the type of their record and their key.
         self.added: set[tuple[type, Any]] = set()
         self.epoch = 0
         self.level = 0
@@ -54,11 +54,11 @@ class Log:
         return self.draw(st.none() | st.just([])) if self.level >= CORDONED else None
 
     def members(self) -> list[int] | None:
-        """Return the members of an ELR; None is no change."""
+        """Return the members of an ELR, or None for no change."""
         return self.draw(st.none() | st.just([]) | NODE_LISTS) if self.has_elr else None
 
     def toggle(self, key: Any, added: Any, removed: Any) -> None:
-        """Adds it, again perhaps, or removes it if it is there."""
+        """Add the object, even if it is already there, or remove it if it is there."""
         where = (type(added), key)
         if where in self.added and self.draw(st.booleans()):
             self.added.remove(where)
@@ -243,7 +243,7 @@ STEPS = [
 
 @st.composite
 def logs(draw: st.DrawFn, of_kafka: bool = False) -> list[Any]:
-    """Return logs of one metadata.version, or with `of_kafka` of some versions that 4.3.1 can read, one after the other."""
+    """Return logs of one metadata.version, or with `of_kafka` of several versions that 4.3.1 can read, one after the other."""
     log = Log(draw)
     levels = draw(st.lists(st.sampled_from(LEVELS), min_size=1, max_size=2).map(sorted)) if of_kafka else LEVELS[-1:]
     for level in levels:

@@ -1,4 +1,4 @@
-"""The authorizer learns the entries once they are complete, and every change after that."""
+"""The authorizer gets the entries once they are complete, and every change after that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def record(number: int, name: str = "") -> AccessControlEntryRecord:
 
 
 class Feed:
-    """Metadata as the loader hands it out."""
+    """Metadata in the form in which the loader publishes it."""
 
     def __init__(self) -> None:
         self.caught_up = True

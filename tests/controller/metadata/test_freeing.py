@@ -1,5 +1,5 @@
-"""A former image is freed in turns: 200,000 partitions freed at once hold the event loop for 90 ms. And what Python's collector
-has to look at stays bounded while partitions are replaced.
+"""A former image is freed in turns: 200,000 partitions freed at once hold the event loop for 90 ms. The number of objects that
+Python's garbage collector has to look at stays bounded while partitions are replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOPICS, PARTITIONS, UNITS = 6, 300, 100
 
 
 class Replicas(tuple[int, ...]):
-    """The replicas of a partition, which count those that are freed."""
+    """The replicas of a partition. They count those that are freed."""
 
     freed = 0
 
@@ -68,7 +68,7 @@ class Reader:
 
 @pytest.fixture
 def loader(monkeypatch: pytest.MonkeyPatch) -> MetadataLoader:
-    """It has the image of all topics, as a broker's cache does."""
+    """Return a loader with the image of all topics, and a publisher that keeps the image as a broker's cache does."""
     monkeypatch.setattr(metadata_loader, "UNITS_A_TURN", UNITS)
     loader = MetadataLoader()
     before = MetadataDelta(loader.image)
@@ -110,7 +110,7 @@ def test_deleted_topics_are_freed_in_turns(loader: MetadataLoader) -> None:
 def test_partitions_that_are_replaced_one_by_one_do_not_gather_in_the_young_generations(
     loader: MetadataLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The collector counts objects made less objects freed, and so it never collects by itself here."""
+    """The collector counts created objects minus freed ones, so it never collects by itself here."""
     assert COLLECTION_RECORDS >= 1_000, "a collection has a price of its own"
     monkeypatch.setattr(metadata_image, "COLLECTION_RECORDS", UNITS)
     gc.collect()

@@ -1,4 +1,6 @@
-"""The image as a function of the log: whatever the records, a snapshot of it says the same, and so does the index beside it."""
+"""The image is a function of the log: a snapshot of it has the same content after any records, and so does the index
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,13 @@ def over(image: MetadataImage, log: list[Any]) -> MetadataImage:
 
 
 def snapshot(image: MetadataImage) -> list[Any]:
-    """Written and read back, as bytes."""
+    """Return the records of the image's snapshot, written as bytes and read back."""
     values = encode_metadata(image.to_records(), image.features.metadata_version)
     return [decode_record(value)[0] for value in values]
 
 
 def contents(index: ClusterIndex) -> dict[str, Any]:
-    """Return the contents without the order in which things were found, and without brokers that have nothing."""
+    """Return the contents without their order, and without brokers that have no partitions."""
     return {
         "isr": {broker: set(members) for broker, members in index._isr.items() if members},
         "elr": {broker: set(members) for broker, members in index._elr.items() if members},
@@ -54,7 +56,7 @@ def contents(index: ClusterIndex) -> dict[str, Any]:
 @given(logs(), st.integers(0, 40), st.integers(0, 40))
 @settings(max_examples=examples(150))
 def test_snapshot_and_log_say_what_the_log_says(log: list[Any], cut: int, other: int) -> None:
-    """Invariant 21; however the log is cut into deltas, and whatever a node knew before it loaded the snapshot."""
+    """Invariant 21 holds for any split of the log into deltas, and for any state of a node before it loads the snapshot."""
     whole = over(EMPTY, log)
     before = over(EMPTY, log[:cut])
     assert same_content(over(before, log[cut:]), whole)
@@ -98,20 +100,20 @@ def test_the_index_follows_every_delta(log: list[Any], step: int) -> None:
 @given(logs())
 @settings(max_examples=examples(50))
 def test_snapshots_of_equal_images_are_equal_record_for_record(log: list[Any]) -> None:
-    """So that nodes can be compared by what they write."""
+    """Therefore nodes can be compared by the snapshots that they write."""
     image = over(EMPTY, log)
     assert list(image.to_records()) == list(over(EMPTY, snapshot(image)).to_records())
 
 
 @pytest.mark.parametrize("number", range(RECORDED_LOGS))
 def test_the_image_is_the_one_that_apache_kafka_makes(number: int) -> None:
-    """The run `make compat ARGS=images` compares more of them."""
+    """More of them are compared by `make compat ARGS=images`."""
     log, theirs = recorded(number)
     assert in_one_order(image_of(log)) == in_one_order(theirs)
 
 
 class Batch:
-    """A committed batch as the loader gets it."""
+    """A committed batch in the form in which the loader gets it."""
 
     def __init__(self, base_offset: int, batch: list[Any]) -> None:
         self.base_offset = base_offset

@@ -1,4 +1,4 @@
-"""Quotas of the metadata reach the node's `ClientQuotas`, by delta and by snapshot."""
+"""Quotas in the metadata reach the node's `ClientQuotas`, by a delta and by a snapshot."""
 
 from __future__ import annotations
 

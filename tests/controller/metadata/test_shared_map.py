@@ -1,4 +1,4 @@
-"""The map of the metadata images: a dict to its readers, whose older versions stay as they were."""
+"""The map of the metadata images is a dict for its readers, and its older versions do not change."""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ class Workers:
 
 
 class SnapshotHarness:
-    """A generator on a clock that the test moves; the store keeps the writers, and `refuses` as the log does."""
+    """A generator on a clock that the test moves. The store keeps the writers; with `refuses` it rejects a snapshot, as the log
+    may.
+    """
 
     def __init__(self, **limits: int) -> None:
         self.clock = ManualClock()
@@ -68,7 +70,7 @@ class SnapshotHarness:
         self.created.append(offset)
 
     def update(self, image: MetadataImage = WITH_FEATURES, *, size: int = 0, batches: int = 1) -> bool:
-        """Commit `size` bytes; whether that begins a snapshot."""
+        """Commit `size` bytes, and return whether that begins a snapshot."""
         before = len(self.tasks)
         self.generator.committed(batches if size else 0, size)
         self.generator.write_if_due(image)
@@ -86,7 +88,9 @@ class SnapshotHarness:
         await task
 
     def close(self) -> None:
-        """A snapshot that a test did not write is left out as at a stop; a coroutine that is dropped instead warns that none awaited it."""
+        """Drop the snapshots that a test did not write, as at a stop. Without the close Python would warn that a coroutine was
+        never awaited.
+        """
         while self.tasks:
             self.tasks.pop().close()
 
@@ -141,7 +145,7 @@ def test_a_snapshot_is_due_when_the_last_one_is_too_old_and_something_was_commit
 def test_a_snapshot_is_due_after_so_many_batches_of_an_idle_quorum_whatever_the_properties_say(
     made: Callable[..., SnapshotHarness],
 ) -> None:
-    """A start reads each of them."""
+    """A start has to read each of these batches."""
     harness = made(bytes_max=2**31 - 1, interval_ms_max=0)
     harness.clock.advance(7 * 24 * SNAPSHOT_INTERVAL_MS_MAX)
     assert not harness.update(size=70, batches=BATCHES_BETWEEN_SNAPSHOTS_MAX - 1)

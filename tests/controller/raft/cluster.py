@@ -1,7 +1,7 @@
-"""Replicas of the pure core in one process, with virtual time, a network that misbehaves and disks that forget.
+"""Replicas of the pure core in one process, with virtual time, a network with faults and disks that lose writes.
 
-The simulation and the transcripts run on it. It executes Effects exactly as the driver does, on lists instead of files.
-What a disk keeps over a crash is what was flushed, and by chance some of what was not.
+The simulation and the transcripts run on it. It executes Effects exactly as the driver does, on lists in place of files. After
+a crash a disk has all that was flushed, and by chance a part of the rest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def endpoint_of(node_id: int) -> QuorumEndpoint:
 @dataclass
 class Snapshot:
     id: OffsetAndEpoch
-    #: What a state machine that remembers every value would hold. The first element stands for the header.
+    #: The values of a state machine that remembers each of them. The first element stands for the header.
     content: list[str]
     voters: VoterSet | None
     kraft_version: int | None
@@ -58,7 +58,7 @@ class Snapshot:
 
 @dataclass
 class Disk:
-    """The files that survive a crash for certain."""
+    """The files that are certain to survive a crash."""
 
     election: ElectionState | None = None
     start_offset: int = 0
@@ -68,20 +68,21 @@ class Disk:
 
 @dataclass
 class Settings:
-    """The behaviour of the world; probabilities are per message."""
+    """The faults of the world. Probabilities are per message."""
 
     delay_ms_max: int = 10
     drop: float = 0.0
     duplicate: float = 0.0
     flush_ms_max: int = 5
-    #: Probability per flush that the replica crashes while it runs: where losing unflushed records hurts most.
+    #: The probability, per flush, that the replica crashes during it: at that time the loss of unflushed records does the most
+    #: harm.
     crash_in_flush: float = 0.0
-    #: Few per reply, so that followers lag.
+    #: The number is small, so that followers lag.
     batches_per_fetch: int = 3
 
 
 class Replica:
-    """One core and what its driver would hold."""
+    """One core, and the state that its driver would have."""
 
     def __init__(self, cluster: Cluster, config: RaftConfig, first_snapshot: Snapshot | None = None) -> None:
         self.cluster = cluster
@@ -119,7 +120,7 @@ class Replica:
         self.tick()
 
     def crash(self) -> None:
-        """Keep what was flushed; of what was not, a prefix at random, or the log as it was before a truncation."""
+        """Keep what was flushed, and by chance either a prefix of the rest or the log as it was before a truncation."""
         self.is_up = False
         rng, disk = self.cluster.rng, self.disk
         common = 0
@@ -222,7 +223,7 @@ class Replica:
         self.disk.log, self.disk.start_offset, self.disk.snapshots = [], snapshot.offset, list(self.snapshots)
 
     def take_snapshot(self) -> bool:
-        """Take a snapshot of everything delivered. The log before it goes."""
+        """Take a snapshot of everything delivered, and drop the log before it."""
         offset = self.delivered_offset
         if offset <= self.core.state.log.start_offset or not self.core.state.log.is_flushed:
             return False
@@ -289,7 +290,7 @@ class Replica:
 
 
 class Checks:
-    """Invariants; the simulation fills them in."""
+    """The checks of the invariants; the simulation sets them."""
 
     def on_election(self, replica: Replica, election: ElectionState) -> None: ...
     def on_step(self, replica: Replica, effects: Effects) -> None: ...
@@ -302,7 +303,7 @@ class Cluster:
         self.checks = checks or Checks()
         self.now_ms = 0
         self.replicas: dict[int, Replica] = {}
-        #: One-way cuts: (from, to).
+        #: Cuts in one direction, as (from, to).
         self.cuts: set[tuple[int, int]] = set()
         self.known_snapshots: dict[OffsetAndEpoch, Snapshot] = {}
         self.log: list[str] = []
@@ -346,7 +347,7 @@ class Cluster:
         return True
 
     def run_until(self, end_ms: int, done: Callable[[], bool] | None = None) -> bool:
-        """Run events up to that time; True as soon as `done`."""
+        """Run events up to that time. Return True as soon as `done` holds."""
         while self._events and self._events[0][0] <= end_ms:
             if done is not None and done():
                 return True
@@ -391,7 +392,7 @@ class Cluster:
             else:
                 down = target.incarnation
                 target.step(Received(request.body, answer))
-                # A crash of the target resets the connection: a node that waits for a parked answer learns it at once.
+                # A crash of the target resets the connection, so a node that waits for a parked response notices it at once.
                 self._watch(target, down, lambda: fail(True))
 
         if self._passes(sender.id, target.id):
@@ -430,11 +431,11 @@ class Cluster:
 
     @property
     def leader(self) -> Replica | None:
-        """The one of the highest epoch."""
+        """Return the leader of the highest epoch."""
         return max(self.leaders, key=lambda replica: replica.core.state.epoch, default=None)
 
     def settled(self) -> bool:
-        """One leader, followed by everybody, and everything committed everywhere."""
+        """Return whether there is one leader that all follow, and everything is committed on all replicas."""
         leader = self.leader
         if leader is None or not isinstance(leader.core.state.role, Leader):
             return False
@@ -478,7 +479,9 @@ def make_cluster(
     settings: Settings | None = None,
     checks: Checks | None = None,
 ) -> Cluster:
-    """Voters are 1, 2, ...; observers follow. Dynamic voters come from the snapshot 0-0, as formatting writes it."""
+    """Make a cluster. Voters are 1, 2 and so on, then observers follow. Dynamic voters come from the snapshot 0-0, as
+    formatting writes it.
+    """
     cluster = Cluster(Random(seed), settings, checks)
     ids = range(1, voters + 1)
     bootstrap = tuple(endpoint_of(node_id) for node_id in ids)
@@ -493,7 +496,7 @@ def make_cluster(
 
 
 def describe(body: Any) -> str:
-    """A message in one short line for transcripts."""
+    """Return a message as one short line for transcripts."""
     name = type(body).__name__
     parts = []
     if hasattr(body, "error") and body.error is not ErrorCode.NONE:

@@ -1,5 +1,5 @@
-"""Known ways to get Raft wrong, put into the core. Each must be noticed by what follows from it: by an invariant that it
-breaks, not by a check that repeats the rule which it leaves out, and not by an exception of its own.
+"""Known mistakes in Raft, put into the core. Each must be noticed by its consequence: an invariant that it breaks. A check that
+repeats the omitted rule does not count, and neither does an exception of the mutant itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def vote_is_not_durable(patch: Patch) -> None:
 
 
 def watermark_without_a_record_of_the_own_epoch(patch: Patch) -> None:
-    """Figure 8 of the Raft paper: on a majority, and replaced by another leader all the same."""
+    """A record on a majority is replaced by another leader all the same: figure 8 of the Raft paper."""
 
     def advance(self: Leader) -> bool:
         reached = self.voters_by_descending_end()[len(self.voters) // 2].end_offset
@@ -74,7 +74,7 @@ def votes_twice_in_an_epoch(patch: Patch) -> None:
 
 
 def a_restarted_leader_may_vote_in_its_epoch(patch: Patch) -> None:
-    """It forgets that it led. No thousand seeds get there: test_simulation.py goes there by hand."""
+    """A leader forgets that it led. A thousand seeds do not reach this case, so test_simulation.py makes it by hand."""
     initial = elections.initial_role
 
     def start(state: Any, election: Any, now_ms: int) -> Any:
@@ -158,7 +158,7 @@ def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
 
 
 def the_epoch_of_the_log_is_forgotten(patch: Patch) -> None:
-    """Let a replica that restarts begin with epoch 0, whatever was durable."""
+    """Let a restarted replica begin with the epoch of its log, and forget a later durable epoch."""
     patch.setattr(
         elections, "initial_role", lambda state, election, now_ms: roles.Unattached(state.log.last_epoch, now_ms)
     )
@@ -167,9 +167,9 @@ def the_epoch_of_the_log_is_forgotten(patch: Patch) -> None:
 @dataclass(frozen=True)
 class Mutant:
     put_in: Callable[[Patch], None]
-    #: The invariants that must notice it.
+    #: The invariants of which one must notice the mutant.
     by: frozenset[str]
-    #: Of the simulation: where its seeds need luck that five voters, or one batch a fetch, make likelier.
+    #: Options of the simulation: with five voters, or one batch per fetch, its seeds reach the mistake more often.
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -177,7 +177,7 @@ def _mutant(put_in: Callable[[Patch], None], by: str, **options: Any) -> tuple[s
     return put_in.__name__, Mutant(put_in, frozenset(by.split()), options)
 
 
-#: Two leaders of one epoch soon have two records at one offset: 4 and 19 are what follows from 18.
+#: Two leaders of one epoch soon have two records at one offset: a break of 18 leads to breaks of 4 and 19.
 MUTANTS = dict(
     (
         _mutant(vote_is_not_durable, "18"),

@@ -1,4 +1,4 @@
-"""Real RaftNodes: real files, real sockets on loopback, one event loop."""
+"""RaftNodes on real files and real sockets on loopback, in one event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 WAIT_S = 30
-#: With the default of 2 s a pause of a busy machine elects another leader, and what the former one had just appended may be lost.
+#: With the default of 2 s a pause of a busy machine leads to another election, and the newest records of the former leader may
+#: be lost.
 FETCH_TIMEOUT_MS = 20_000
 
 
@@ -38,7 +39,7 @@ def directory_id(node_id: int) -> bytes:
 
 
 class State:
-    """A listener that remembers every record, and can be written to a snapshot."""
+    """A listener that remembers every record, and can write them to a snapshot."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
@@ -63,7 +64,9 @@ class State:
 
 
 def kill(raft: RaftNode) -> None:
-    """Kill a node in the middle of this process, which lives on: it closes no connection in order, and none of its timers writes any more."""
+    """Kill a node inside of this process, which goes on: it closes no connection in order, and none of its timers writes any
+    more.
+    """
     raft._stopped = True
     raft._tick_timer.cancel()
     raft._channels.close()
@@ -106,7 +109,7 @@ class Node:
             await self._let_go()
 
     async def kill(self) -> None:
-        """No word to anybody: the connections just break."""
+        """Kill the node without a message to others: its connections just break."""
         self.is_up = False
         kill(self.raft)
         await self._let_go()
@@ -127,7 +130,7 @@ class Quorum:
 
     @property
     def leader(self) -> Node | None:
-        """The leader that all running nodes follow."""
+        """Wait for the leader that all running nodes follow."""
         leaders = [node for node in self.up if node.raft.is_leader]
         if len(leaders) != 1 or any(node.raft.state.leader_id != leaders[0].config.node_id for node in self.up):
             return None
@@ -150,7 +153,7 @@ class Quorum:
 
 
 def make_node(node_id: int, ports: list[int], directory: Path, **settings: Any) -> Node:
-    """Node 1 listens on the first port, and so on; all of them are static voters unless `settings` say otherwise."""
+    """Run nodes as static voters, unless `settings` say otherwise. Node 1 listens on the first port, and so on."""
     endpoints = [QuorumEndpoint("CONTROLLER", "127.0.0.1", port) for port in ports]
     voters = VoterSet.of(Voter(ReplicaKey(i + 1), (endpoint,)) for i, endpoint in enumerate(endpoints))
     settings = {"static_voters": voters, "fetch_timeout_ms": FETCH_TIMEOUT_MS, **settings}

@@ -1,7 +1,7 @@
 """One seeded run of a whole quorum under faults, with the invariants checked after every step.
 
-The numbers are those of docs/dev/INVARIANTS.md; a failure prints the seed, and the trace of that seed is the
-same every time:   python -m tests.controller.raft.simulation SEED
+The numbers are those of docs/dev/INVARIANTS.md. A failure prints the seed, which gives the same trace every time:   python -m
+tests.controller.raft.simulation SEED
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tests.controller.raft.cluster import Checks, Cluster, Replica, Settings, di
 from tests.histories import Violation
 
 FAULTS_MS = 20_000
-#: After the last fault everybody must agree within this (invariant 54: liveness).
+#: After the last fault all replicas must agree within this time (invariant 54: liveness).
 HEAL_MS = 30_000
 
 
 class Invariants(Checks):
     def __init__(self, rules: bool = True) -> None:
-        """Check with `rules` also what the algorithm prescribes, step by step. Without it only what follows when it is not kept: that is what a
-        mutant has to be caught by, for else the check would only repeat what the mutant changes.
+        """With `rules` also check the rules of the algorithm, step by step. Without them only their consequences are checked:
+        these have to catch a mutant, because a check of the rule itself would only repeat what the mutant changes.
         """
         self.rules = rules
         self.leader_of: dict[int, int] = {}
         self.voted: dict[tuple[int, int], ReplicaKey] = {}
         self.epoch_of: dict[int, int] = {}
-        #: Everything that any replica ever called committed: by offset, (epoch, what).
+        #: All records that any replica ever reported as committed: by offset, (epoch, value).
         self.committed: dict[int, tuple[int, str]] = {}
         self.committed_end = 0
         self.watermark_of: dict[tuple[int, int], int] = {}
@@ -58,7 +58,7 @@ class Invariants(Checks):
                 raise Violation("18", f"{self.leader_of[role.epoch]} and {replica.id} lead in epoch {role.epoch}")
             if role.epoch == max(self.leader_of):
                 self._check_complete(replica)
-        # Monotonic high watermark, within one life of a replica.
+        # The high watermark never falls, within one life of a replica.
         key = (replica.id, replica.incarnation)
         if core.state.high_watermark < self.watermark_of.get(key, -1):
             raise Violation("20", f"the high watermark of {replica.id} went back to {core.state.high_watermark}")
@@ -230,7 +230,7 @@ class Simulation:
             self.waiting.append((replica.id, replica.incarnation, replica.core.state.epoch, offset, value))
 
     def _collect(self) -> None:
-        """A value is acknowledged when the leader it was given to, still the leader, has committed it."""
+        """A value is acknowledged when the leader that got it, and still leads, has committed it."""
         left = []
         for entry in self.waiting:
             node_id, incarnation, epoch, offset, value = entry
@@ -257,7 +257,9 @@ class Simulation:
         return self.cluster.settled()
 
     def _check_acknowledged(self) -> None:
-        """Check that what was acknowledged is on every replica in the same place (invariant 1), and that snapshots and logs say the same (21)."""
+        """Check that what was acknowledged is on every replica in the same place (invariant 1), and that snapshots and logs
+        agree (21).
+        """
         replicas = list(self.cluster.replicas.values())
         for replica in replicas:
             if replica.delivered != replicas[0].delivered:

@@ -1,4 +1,4 @@
-"""Lists of voters that contradict each other are reported before one part of the voters could decide without the others."""
+"""Lists of voters that contradict each other are reported before one part of the voters can decide without the others."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.records.batch import BatchView
 from tests.protocol.records.reference import crc_is_valid
 
-#: The first batch of a log written by Apache Kafka 4.3.1 and our own agree in this: LeaderChangeMessage v0 of the only
-#: voter 1, with its granting voters; `kafka-dump-log` reads version 0 only.
+#: The first batch of Apache Kafka 4.3.1's log and of Ottla's have the same LeaderChangeMessage: v0 of the only voter 1, with
+#: its granting voters. `kafka-dump-log` reads version 0 only.
 LEADER_CHANGE_V0 = bytes.fromhex("00000000000102000000010002000000010000")
 VOTERS = VoterSet.of([Voter(ReplicaKey(1, b"d" * 16), (QuorumEndpoint("CONTROLLER", "h", 1),))])
 CHANGE = LeaderChange(ReplicaKey(1, b"d" * 16), (ReplicaKey(1, b"d" * 16),), (ReplicaKey(1, b"d" * 16),))

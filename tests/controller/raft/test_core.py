@@ -1,4 +1,4 @@
-"""The core alone: one replica, messages in, effects out (invariants 20 and 24)."""
+"""The core of one replica alone: messages go in, effects come out (invariants 20 and 24)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def make(
 
 
 def following(**options: Any) -> tuple[RaftCore, Effects]:
-    """A follower of leader 2 in epoch 5, with a flushed log of ten records of epoch 4, and its first fetch."""
+    """Return a follower of leader 2 in epoch 5, with a flushed log of ten records of epoch 4, and the effects of its first
+    fetch.
+    """
     core = make(epochs=[(4, 0)], end=10, **options)
     core.tick(0)
     effects = core.step(Received(BeginQuorumEpoch(None, None, 5, 2, (endpoint_of(2),)), None), 0)
@@ -63,7 +65,7 @@ def follower(**options: Any) -> RaftCore:
 
 
 def reply_to(core: RaftCore, effects: Effects, now_ms: int = 1, **fields: Any) -> Effects:
-    """Answer the one request in `effects` with a FetchReply of the leader."""
+    """Answer the only request in `effects` with a FetchReply of the leader."""
     (request,) = effects.requests
     return core.step(Replied(request.request_id, FetchReply(NONE, 5, 2, (endpoint_of(2),), **fields)), now_ms)
 
@@ -120,7 +122,9 @@ def test_a_follower_whose_leader_answers_refuses_pre_votes() -> None:
 
 
 def candidate_without_the_leader() -> tuple[RaftCore, dict[int, int], int]:
-    """Return a candidate of epoch 6, after leader 2's connection broke and 3 agreed, with the ids of the requests for votes, and the time."""
+    """Return a candidate of epoch 6, after leader 2's connection broke and 3 granted its pre-vote, with the ids of the requests
+    for votes, and the time.
+    """
     core, effects = following()
     now_ms = 1
     core.step(Failed(effects.requests[0].request_id, connection_closed=True), now_ms)
@@ -224,7 +228,7 @@ def test_a_reply_that_comes_too_late_is_ignored() -> None:
 
 
 def elected(**options: Any) -> RaftCore:
-    """Leader of epoch 5 among three, by the vote of 2."""
+    """Return a leader of epoch 5 among three, elected by the vote of 2."""
     core = make(election=ElectionState(4), epochs=[(4, 0)], end=10, **options)
     for _ in range(2):
         effects = core.tick(3000)
@@ -246,7 +250,7 @@ def fetch(core: RaftCore, replica: int, offset: int, epoch: int, *, wait_ms: int
 
 
 def test_records_of_older_epochs_are_committed_only_with_one_of_the_own() -> None:
-    """Raft, figure 8."""
+    """This is figure 8 of the Raft paper."""
     core = elected()
     core.step(Flushed(core.state.log.generation, 11), 3000)
     assert fetch(core, 2, 10, 4).high_watermark is None, "a majority has them all, and yet"
@@ -371,7 +375,7 @@ def test_a_request_that_names_our_directory_is_from_voters_in_the_log_that_we_ha
 
 
 def test_a_repeated_vote_request_is_granted_where_the_file_did_not_keep_the_directory() -> None:
-    """quorum-state of static voters, version 0, has the node id alone."""
+    """Version 0 of quorum-state, for static voters, has only the node id."""
     core = make(election=ElectionState(5, -1, ReplicaKey(2)), epochs=[(4, 0)], end=10)
     for candidate, granted in ((2, True), (3, False)):
         vote = Vote(None, None, 5, ReplicaKey(candidate, directory_of(candidate)), OffsetAndEpoch(10, 4))
@@ -424,7 +428,7 @@ def test_a_second_node_with_a_voters_id_is_not_counted_while_the_first_fetches()
 
 
 def test_a_former_leader_whom_the_others_still_name_is_no_duplicate_node_id() -> None:
-    """The others were suspended, elect no leader for many timeouts, and answer from their old state."""
+    """The others were suspended; they elect no leader for many timeouts, and answer from their old state."""
     core = elected()
     led = core.state.epoch
     now_ms = 3002
@@ -460,7 +464,9 @@ def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while
 
 
 def test_a_time_without_a_response_is_no_sign_that_another_node_with_its_id_leads() -> None:
-    """All nodes of a machine stand still, and the former leader that lost its disk asks before the others elect another one."""
+    """All nodes of a machine stop for a while; then the former leader, which lost its disk, sends requests before the others
+    elect another leader.
+    """
     core = make(1, voters=(1, 2, 3))
     fenced, patience_ms = (ErrorCode.FENCED_LEADER_EPOCH, 7, 1), 2 * core.state.config.fetch_timeout_ms
     asked, counted = core.tick(0).requests, 0

@@ -1,4 +1,6 @@
-"""Handing over what is committed takes a turn of the loop for each slice of the listener's work, on real files and by a hand-moved clock."""
+"""The delivery of committed records takes a turn of the loop for each slice of the listener's work, on real files and a manual
+clock.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ PARTITIONS = 95
 
 
 class Replica:
-    """An observer's metadata log, and the loader behind it."""
+    """An observer's metadata log, and its loader."""
 
     def __init__(self, directory: Path) -> None:
         config = RaftConfig(1, b"d" * 16, "c", (ENDPOINT,), static_voters=VOTERS)
@@ -61,7 +63,7 @@ class Replica:
         self.published.append(image)
 
     def receive(self, snapshot: OffsetAndEpoch, topic: str) -> None:
-        """A snapshot of one topic from the leader, which takes the log's place."""
+        """Receive a snapshot of one topic from the leader, which replaces the log."""
         writer = SnapshotWriter(
             self.files,
             self.log.snapshots.path(snapshot),
@@ -85,7 +87,7 @@ class Replica:
         self.core.state.high_watermark = self.core.state.log.end_offset
 
     def turns(self) -> int:
-        """Run until nothing is left to do, and return how many turns of the loop it took."""
+        """Run until nothing is left to do, and return the number of turns of the loop."""
         self.delivery.run()
         turns = 1
         while self.clock.armed:
@@ -148,7 +150,7 @@ def test_a_large_batch_is_replayed_in_turns_and_published_once(replica: Replica)
 def test_a_snapshot_that_a_newer_one_replaces_while_it_is_read_is_given_up(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newer one takes the older one's file away, and nothing of the older one is seen."""
+    """The newer snapshot removes the older one's file, and no part of the older one is published."""
     monkeypatch.setattr("ottla.controller.raft.snapshots.READ_BYTES", 2_000)
     monkeypatch.setattr("ottla.controller.raft.snapshots.BATCH_BYTES_MAX", 1_000)
     replica.receive(OffsetAndEpoch(200, 1), "old")

@@ -47,7 +47,7 @@ from tests.controller.raft.nodes import (
 )
 from tests.ports import free_ports
 
-#: It is long enough that neither a slow disk's flushes nor the pauses of a busy machine can be mistaken for it.
+#: The timeout is so long that neither a slow disk's flushes nor the pauses of a busy machine reach it.
 FETCH_TIMEOUT_MS = 60_000
 BEFORE_THE_TIMEOUT_S = 25
 TIMEOUTS = {"fetch_timeout_ms": FETCH_TIMEOUT_MS, "election_timeout_ms": FETCH_TIMEOUT_MS}
@@ -126,7 +126,7 @@ async def test_records_over_the_batch_limit_are_split_and_atomic_ones_refused(tm
 
 
 async def test_a_batch_just_larger_than_a_segment_is_refused_before_the_core_has_it(tmp_path: Path) -> None:
-    """The values alone are as large as a segment: header and framing of the records make the batch larger."""
+    """The values alone are as large as a segment; headers and framing of the records make the batch larger."""
     async with quorum(1, tmp_path, segment_bytes=1200, batch_bytes_max=1200) as made:
         node = made.nodes[0]
         with pytest.raises(KafkaError) as refused:
@@ -178,7 +178,7 @@ async def test_killing_the_leader_stops_decisions_for_less_than_the_fetch_timeou
 async def test_a_quorum_that_was_killed_elects_without_waiting_for_a_leader_that_does_not_lead_any_more(
     tmp_path: Path,
 ) -> None:
-    """The former leader says so itself (EndQuorumEpoch): the others would miss it only after the fetch timeout."""
+    """The former leader resigns by EndQuorumEpoch; otherwise the others would notice only after the fetch timeout."""
     async with quorum(3, tmp_path, **TIMEOUTS) as made:
         await made.elect()
         await made.commit_everywhere(b"before")
@@ -263,7 +263,7 @@ async def test_a_snapshot_of_what_is_not_committed_is_refused(tmp_path: Path) ->
 
 
 async def test_a_snapshot_that_the_log_has_overtaken_is_not_kept(tmp_path: Path) -> None:
-    """The log was reset to a newer one of the leader's while it was being written."""
+    """While the snapshot was being written, the log was reset to a newer snapshot of the leader."""
     async with quorum(1, tmp_path) as made:
         node = made.nodes[0]
         node.raft.append([b"a", b"b"])
@@ -283,7 +283,7 @@ async def test_a_snapshot_that_the_log_has_overtaken_is_not_kept(tmp_path: Path)
 
 
 async def test_any_exception_of_the_core_ends_the_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A half changed node could answer anything, so it stops; the others elect a new leader."""
+    """A node with a half-made change could give any answer, so it stops; the others elect a new leader."""
     async with quorum(1, tmp_path) as made:
         node = made.nodes[0]
 
@@ -327,7 +327,9 @@ async def test_another_clusters_node_is_refused(tmp_path: Path) -> None:
 
 
 async def dynamic_quorum(tmp_path: Path) -> tuple[Quorum, list[int]]:
-    """Node 1 is the only voter, by the snapshot that formatting leaves; 2 is an observer that may become one."""
+    """Return a quorum in which node 1 is the only voter, by the snapshot of the formatting, and node 2 is an observer that may
+    become one.
+    """
     ports = free_ports(2)
     nodes = []
     for node_id in (1, 2):
@@ -378,7 +380,7 @@ async def test_an_observer_becomes_a_voter_and_then_leads_alone(tmp_path: Path) 
         assert removed.error_code == ErrorCode.NONE, removed
         await until(lambda: second.raft.is_leader, "the remaining voter to lead")
         await made.commit_everywhere(b"without the first")
-        # What the voters are survives a restart: it is in the log.
+        # The list of voters survives a restart, because it is in the log.
         await second.stop()
         await second.start()
         assert second.raft.is_leader
@@ -398,7 +400,7 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
             described = describe_quorum(made.nodes[0].raft, request, 2).topics[0].partitions[0]
             return [each.log_end_offset for each in described.observers] == [described.high_watermark]
 
-        # An observer applies a record with the answer to its Fetch; the leader learns of it from the next one.
+        # An observer applies a record with the response to its Fetch; the leader learns of it by the next Fetch.
         await until(is_caught_up, "the observer's next Fetch")
         response = await ask(made.nodes[0], ports[0], request)
         partition = response.topics[0].partitions[0]
@@ -408,7 +410,7 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
         assert [observer.replica_id for observer in partition.observers] == [2]
         assert partition.observers[0].log_end_offset == partition.high_watermark == 4
         assert [node.node_id for node in response.nodes] == [1]
-        for version in (0, 1):  # they have neither endpoints nor directory ids
+        for version in (0, 1):  # these versions have neither endpoints nor directory ids
             answer = await ask(made.nodes[0], ports[0], request, version)
             assert answer.topics[0].partitions[0].current_voters[0].replica_id == 1 and not answer.nodes
         refused = await ask(made.nodes[1], ports[1], request)
@@ -438,7 +440,7 @@ async def test_appends_of_one_turn_share_a_flush(tmp_path: Path) -> None:
 
 
 class WatchedFiles(OsFiles):
-    """The threads that read or map files of a metadata log."""
+    """The files of a metadata log. They note which threads read or map them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -458,7 +460,7 @@ class WatchedFiles(OsFiles):
 
 
 async def test_a_long_metadata_log_is_opened_off_the_loop(tmp_path: Path) -> None:
-    """The snapshot of an idle week took 11 s, in which the node answered no request at all."""
+    """Before the fix opening the log of an idle week took 11 s, in which the node answered no request at all."""
     async with quorum(1, tmp_path) as made:
         await made.commit_everywhere(b"a")
     real, files = RealWorld(asyncio.get_running_loop()), WatchedFiles()

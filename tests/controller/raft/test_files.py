@@ -25,7 +25,7 @@ VOTERS = VoterSet.of([Voter(ReplicaKey(1, DIRECTORY_ID), (QuorumEndpoint("CONTRO
 SNAPSHOT = OffsetAndEpoch(120, 7)
 
 
-# As Apache Kafka 4.3.1 writes them.
+# The contents are those that Apache Kafka 4.3.1 writes.
 V0 = '{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],"data_version":0}'
 V1 = '{"leaderId":-1,"leaderEpoch":4,"votedId":2,"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
 
@@ -126,13 +126,13 @@ def test_a_damaged_snapshot_is_not_loaded(tmp_path: Path, damage: object) -> Non
 
 
 def test_records_that_cannot_be_read_make_a_snapshot_damaged_though_their_crc_is_right(tmp_path: Path) -> None:
-    """A follower gives up its log for a snapshot: it must not find out afterwards."""
+    """A follower drops its log for a snapshot, so it must find the damage before that."""
     snapshots = write(tmp_path, [b"x" * 300])
     path = Path(snapshots.path(SNAPSHOT))
     data = bytearray(path.read_bytes())
     at = 12 + int.from_bytes(data[8:12], "big")
     end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-    data[at + 57 : at + 61] = (9).to_bytes(4, "big")  # records
+    data[at + 57 : at + 61] = (9).to_bytes(4, "big")  # the number of records
     data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : end])).to_bytes(4, "big")
     path.write_bytes(data)
     with pytest.raises(CorruptFile, match="batch at offset"):
@@ -160,7 +160,7 @@ def test_a_download_arrives_in_pieces_and_a_damaged_one_is_dropped(tmp_path: Pat
 
 
 def test_a_log_that_starts_over_leaves_the_snapshot_alone_that_is_being_written(tmp_path: Path) -> None:
-    """Removed, its file was made again with a hole in place of what had been written."""
+    """Before the fix the file was removed, and made again with a hole in place of the first part."""
     config = RaftConfig(1, DIRECTORY_ID, "cluster", (QuorumEndpoint("CONTROLLER", "host", 9093),), static_voters=VOTERS)
     log = MetadataLog(FILES, str(tmp_path), config, 0)
     own = OffsetAndEpoch(100, 7)

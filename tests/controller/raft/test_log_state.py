@@ -1,4 +1,4 @@
-"""The core's picture of the log: divergence, snapshots, truncation."""
+"""The core's view of the log: divergence, snapshots, truncation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.controller.raft.log_state import Diverging, LogState, NeedsSnapshot, 
 
 
 def log(*epochs: tuple[int, int], end: int, start: int = 0, snapshots: tuple[tuple[int, int], ...] = ()) -> LogState:
-    """Epochs as (epoch, start offset)."""
+    """Return a log with these epochs, as (epoch, start offset)."""
     return LogState(start, end, list(epochs), [OffsetAndEpoch(*snapshot) for snapshot in snapshots], end)
 
 
@@ -23,13 +23,13 @@ TRIMMED = log((3, 12), (4, 20), end=30, start=12, snapshots=((12, 3), (25, 4)))
         (LEADER, (30, 4), None),
         (LEADER, (15, 3), None),
         (LEADER, (10, 1), None),
-        # A longer tail of an old epoch: where that epoch ends with us, theirs must end too.
+        # The follower has a longer tail of an old epoch: it has to end that epoch where the leader does.
         (LEADER, (15, 1), Diverging(OffsetAndEpoch(10, 1))),
         (LEADER, (25, 3), Diverging(OffsetAndEpoch(20, 3))),
-        # An epoch we do not have: our next lower one, and its end.
+        # The leader does not have the epoch: it answers with its next lower epoch, and the end of that.
         (LEADER, (15, 2), Diverging(OffsetAndEpoch(10, 1))),
         (LEADER, (35, 4), Diverging(OffsetAndEpoch(30, 4))),
-        # What is not in the log any more, or never was theirs.
+        # The offset is not in the log any more, or is of an epoch that the log never had.
         (TRIMMED, (0, 0), NeedsSnapshot(OffsetAndEpoch(25, 4))),
         (TRIMMED, (11, 3), NeedsSnapshot(OffsetAndEpoch(25, 4))),
         (TRIMMED, (12, 2), NeedsSnapshot(OffsetAndEpoch(25, 4))),

@@ -1,4 +1,4 @@
-"""Opening the metadata log again: how much of it is looked at, and that nothing is missing afterwards."""
+"""The metadata log is opened again: only a small part of it is looked at, and nothing is missing afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fill(log: MetadataLog, first: int, end: int, epoch: int) -> None:
 
 
 def snapshot(log: MetadataLog, offset: int, epoch: int) -> None:
-    """Take a snapshot of what is committed, as the driver does."""
+    """Take a snapshot of the committed records, as the driver does."""
     made = OffsetAndEpoch(offset, epoch)
     kraft_version = log.voters.kraft_version_at(offset)
     writer = SnapshotWriter(
@@ -92,7 +92,9 @@ def test_only_what_came_since_the_snapshot_before_the_last_is_looked_at(
 
 
 def test_a_follower_at_the_logs_start_gets_records_after_a_crash_between_segments_and_snapshots(tmp_path: Path) -> None:
-    """The segments below the new start were deleted, the older snapshot was not: it named the follower's position as too old."""
+    """The segments below the new start were deleted, but not the older snapshot: its offset made the follower's position too
+    old.
+    """
     log = opened(tmp_path)
     fill(log, 0, 100, 2)
     snapshot(log, 100, 2)
@@ -153,7 +155,7 @@ def test_what_is_not_on_the_disk_yet_moves_no_recovery_point(tmp_path: Path) -> 
 def test_a_log_is_not_given_up_for_a_damaged_snapshot(
     tmp_path: Path, damage: Callable[[bytes], bytes], end: int, offset: int
 ) -> None:
-    """A snapshot that the log does not lead to came from the leader, and the log is to begin at it."""
+    """The leader sent a snapshot that lies beyond the log; the log is to begin at it."""
     log = opened(tmp_path)
     fill(log, 0, end, 1)
     made = OffsetAndEpoch(offset, 2)

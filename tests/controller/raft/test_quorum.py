@@ -1,4 +1,4 @@
-"""The transition table: complete, and obeyed by every run of the simulation."""
+"""The transition table is complete, and each run of the simulation obeys it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_breaks_raft_stops_the_node() -> None:
         ({1, 2, 3}, {1, 3}, {2}, True, False),
         ({1, 2, 3, 4}, {1, 2}, set(), False, False),
         ({1, 2, 3, 4}, {1, 2}, {3, 4}, False, True),
-        # A candidate that is being removed does not count itself.
+        # A candidate that is about to be removed does not count itself.
         ({2, 3}, {1, 2}, set(), False, False),
     ],
 )

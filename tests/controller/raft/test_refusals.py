@@ -1,4 +1,4 @@
-"""Rejections of a quorum that need one in a certain state: a snapshot that is there, voters that may change, a replica that has stopped."""
+"""A quorum rejects requests that need another state: a snapshot that exists, voters that may change, a replica that runs."""
 
 from __future__ import annotations
 

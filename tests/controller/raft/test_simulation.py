@@ -1,4 +1,4 @@
-"""Whole quorums under faults, by seed. RAFT_SEEDS sets how many, RAFT_FIRST_SEED where to begin."""
+"""Whole quorums under faults, by seed. RAFT_SEEDS sets the number of seeds, RAFT_FIRST_SEED the first one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def mutated(put_in: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
 
 
 def is_noticed(name: str, seed: int) -> bool:
-    """Return whether the mutant is noticed by what it breaks: not by the rule itself, another invariant, or an exception of its own."""
+    """Return whether the mutant breaks one of its invariants. A check of the omitted rule, another invariant, or an exception
+    of the mutant itself does not count.
+    """
     mutant = MUTANTS[name]
     with mutated(mutant.put_in):
         try:
@@ -60,8 +62,9 @@ def test_the_simulation_notices(name: str) -> None:
 
 
 def vote_for_another_after_a_restart_of_the_leader() -> bool:
-    """The leader of epoch 5 crashes and is back before a candidate of that epoch, whose request was on the way all the
-    time, has given up: with its vote the candidate would lead the epoch as well."""
+    """Return whether a restarted leader of epoch 5 votes for a candidate of that epoch, whose request was delayed until then:
+    with this vote the candidate would lead the epoch, too.
+    """
     config = make_config(1, static_voters(1, 2, 3))
     log = LogState(0, 10, [(4, 0)], [], 10)
     core = RaftCore(config, log, VoterHistory(config.static_voters), ElectionState(5, 1), Random(1), 0)

@@ -1,4 +1,4 @@
-"""The core alone, while its driver makes durable what has arrived of a leader's snapshot: that may take seconds."""
+"""The core alone, while its driver writes the leader's snapshot to the disk: that may take seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ LATER_MS = 60_000
 
 
 def all_has_arrived() -> RaftCore:
-    """A follower of leader 2 in epoch 5 with a log of ten records; the leader's log begins with a snapshot."""
+    """Return a follower of leader 2 in epoch 5 with a log of ten records; the leader's log begins with a snapshot, and all of
+    it has arrived.
+    """
     core, effects = following()
     assert isinstance(core.state.role, Follower)
     core.state.role.has_described_itself = True
@@ -46,7 +48,7 @@ def follow_another(core: RaftCore, now_ms: int) -> Effects:
 
 
 def answer(core: RaftCore, effects: Effects, now_ms: int, **fields: object) -> Effects:
-    """Return an answer of leader 3 in epoch 6."""
+    """Return the effects of a response of leader 3 in epoch 6."""
     (request,) = effects.requests
     assert isinstance(request.body, Fetch)
     reply = FetchReply(ErrorCode.NONE, 6, 3, (endpoint_of(3),), **fields)
@@ -72,7 +74,7 @@ def test_a_snapshot_that_cannot_be_used_is_fetched_again() -> None:
 
 
 def test_what_the_next_leader_has_sent_meanwhile_stays_though_the_snapshot_ends_behind_its_watermark() -> None:
-    """The leader counts this replica's copy: without it what it has committed could be lost."""
+    """The leader counts this replica's copy: if it were dropped, committed records could be lost."""
     core = all_has_arrived()
     effects = follow_another(core, 10)
     effects = answer(core, effects, 11, batches=(Batch(10, 59, 5, b"", None, None),), high_watermark=10)
@@ -84,7 +86,7 @@ def test_what_the_next_leader_has_sent_meanwhile_stays_though_the_snapshot_ends_
 
 
 def test_the_next_leaders_snapshot_waits_until_the_former_ones_is_stored() -> None:
-    """Both may have one name, and so one file."""
+    """Both snapshots may have the same name, and so the same file."""
     core = all_has_arrived()
     effects = answer(core, follow_another(core, 10), 11, snapshot=SNAPSHOT)
     assert isinstance(core.state.role, Follower) and core.state.role.download is None

@@ -1,4 +1,4 @@
-"""A node that waits for its quorum says so."""
+"""A node that waits for its quorum logs that."""
 
 from __future__ import annotations
 

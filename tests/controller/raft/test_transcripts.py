@@ -1,4 +1,4 @@
-"""Golden transcripts of a small quorum: milliseconds, replica, event. Fetches that carry no news are left out.
+"""Golden transcripts of a small quorum: milliseconds, replica, event. Fetches without new records are left out.
 
 cluster [voters=3] [observers=0] [seed=0] [kraft=1]
 settle · run-ms 50 · status · heal · resign
@@ -23,7 +23,7 @@ QUIET = ("Fetch epoch", "FetchReply epoch")
 
 
 class RaftTranscript:
-    """A cluster, and how much of its log has been printed."""
+    """A cluster, and the length of the part of its log that is printed."""
 
     def __init__(self) -> None:
         self.cluster: Cluster

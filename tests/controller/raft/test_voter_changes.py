@@ -1,4 +1,4 @@
-"""Voters that were down while the voters changed, on replicas of the pure core."""
+"""Voters that were down while the set of voters changed, on replicas of the pure core."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def change(cluster: Cluster, request: AddVoter | RemoveVoter) -> None:
 
 
 def test_a_voter_that_missed_the_change_to_voters_in_the_log_votes_for_one_that_was_added_since() -> None:
-    """1, 2, 3 by configuration; 3 goes down, the voters become 2, 3, 4; 2 dies and 3 comes back: 3 and 4 are a majority."""
+    """The voters are 1, 2 and 3 by configuration; 3 goes down, the voters become 2, 3 and 4; 2 dies and 3 comes back: 3 and 4
+    are a majority.
+    """
     cluster = make_cluster(3, 1, seed=5, settings=Settings(delay_ms_max=2, flush_ms_max=2))
     replicas = cluster.replicas
     settle(cluster)
@@ -41,7 +43,7 @@ def test_a_voter_that_missed_the_change_to_voters_in_the_log_votes_for_one_that_
         leader_of(cluster).apply(leader_of(cluster).core.resign(cluster.now_ms))
         cluster.run_until(cluster.now_ms + 300)
         settle(cluster)
-    cluster.run_until(cluster.now_ms + 2_000)  # all have fetched: their directories are known
+    cluster.run_until(cluster.now_ms + 2_000)  # by then all have fetched, and their directories are known
     voters = voters_with_directories(leader_of(cluster).core.state)
     replicas[3].crash()
     leader = leader_of(cluster)
@@ -62,7 +64,7 @@ def test_a_voter_that_missed_the_change_to_voters_in_the_log_votes_for_one_that_
 
 
 def test_a_voter_of_a_static_quorum_describes_itself_once_to_each_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Kafka leader raises kraft.version only when every voter has sent it an UpdateRaftVoter with the levels it supports."""
+    """A Kafka leader raises kraft.version only after every voter has sent it an UpdateRaftVoter with its supported levels."""
     cluster = make_cluster(3, seed=5, settings=Settings(delay_ms_max=2, flush_ms_max=2))
     updates: list[tuple[int, int]] = []
     send = cluster.send

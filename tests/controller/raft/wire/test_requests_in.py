@@ -1,4 +1,4 @@
-"""Requests that a replica must refuse, over the wire, with Kafka's error codes; nothing changes by them."""
+"""Requests that a replica must reject, over the wire, with Kafka's error codes; they change nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def a_fetch_snapshot(
 
 
 def test_a_fetch_of_kafkas_voter_which_leaves_the_partitions_limit_0_gets_as_much_as_the_request_allows() -> None:
-    """A fetch by the lower of the two limits got one batch a round trip: ten thousand batches took eleven seconds."""
+    """Before the fix the lower of the two limits was used, so a fetch got one batch per round trip: ten thousand batches took
+    eleven seconds.
+    """
     read = read_fetch(a_fetch(partition_max_bytes=0, max_bytes=1 << 20))
     assert read is not None and read.bytes_max == 1 << 20
 
