@@ -1,4 +1,4 @@
-"""Only nodes may use the quorum's APIs: other clients need ClusterAction."""
+"""The quorum's APIs are for nodes: other clients need ClusterAction."""
 
 from __future__ import annotations
 

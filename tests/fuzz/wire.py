@@ -134,7 +134,7 @@ class Collecting(FrameProtocol):
 
 
 def frames(data: bytes) -> None:
-    """For any split of a stream into reads its frames are those that the plain reader finds."""
+    """The frames of a stream are those that the plain reader finds, for any split of the stream into reads."""
     if not data:
         return
     protocol = Collecting()

@@ -172,7 +172,7 @@ def test_a_registration_whose_broker_was_let_in_meanwhile_is_refused_and_the_bro
 def test_the_elr_enabled_between_two_turns_makes_a_registration_look_at_all_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without the ELR the last member of an ISR stays in it; with the ELR a crashed member is not eligible."""
+    """The last member of an ISR stays in it without the ELR; with the ELR a crashed member is not eligible."""
     cluster = DecisionHarness(elr=False)
     cluster.topic("alone", "1", partitions=MANY)
     turns = Turns(cluster, monkeypatch)

@@ -1,4 +1,4 @@
-"""The file of `ottla apply`, and the plan that it leads to."""
+"""The file of `ottla apply`, and the plan that results from it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def planned(declared: DeclaredCluster, present: Present) -> list[tuple[str, str,
 
 
 def present_after() -> Present:
-    """A cluster that has all of FILE."""
+    """Return a cluster that has all objects of FILE."""
     declared = read_declared(FILE, "f")
     return Present(
         topics={"orders": Shape(6, 3), "plain": Shape(1, 1)},
@@ -83,7 +83,7 @@ def test_what_differs_is_planned_and_nothing_else() -> None:
     present = present_after()
     present.topics["orders"] = Shape(4, 3)
     present.settings["topic", "orders"]["segment.ms"] = Setting("5", True)
-    # The same value by default is not set: it would change with the default.
+    # A value that comes from a default is still set, because otherwise it would change with the default.
     present.settings["broker", "all"]["log.cleaner.threads"] = Setting("2", False)
     present.quotas[("user", "ann"),] = {"producer_byte_rate": 1.0}
     assert planned(read_declared(FILE, "f"), present) == [

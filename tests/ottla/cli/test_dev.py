@@ -1,4 +1,4 @@
-"""`ottla dev`: what it starts, says, refuses and leaves behind, as the person sees it who types it."""
+"""`ottla dev` as a user sees it: what it starts, prints, rejects and leaves behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @contextmanager
 def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A running cluster, and what it says of itself as JSON."""
+    """A running cluster, with its own description as JSON."""
     words = command("dev", "--json", *arguments)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -50,7 +50,7 @@ def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]
 
 
 def refused(*arguments: str) -> str:
-    """Return what is said about a cluster that does not start: one sentence, and a line of what to do."""
+    """Return the output for a cluster that does not start: one sentence, and a line with the remedy."""
     done = subprocess.run(
         command("dev", *arguments), capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, cwd=ROOT
     )
@@ -123,13 +123,13 @@ def test_three_nodes_are_what_it_starts_and_ctrl_c_stops_them_all_in_order(tmp_p
         pids = [node["pid"] for node in status["nodes"]]
         assert [node["id"] for node in status["nodes"]] == [1, 2, 3]
         assert len(status["bootstrap"].split(",")) == 3
-        if sys.platform == "linux":  # forks: all of them share the half second that the imports of a server take
+        if sys.platform == "linux":  # forks share the half second that the imports of a server take
             assert {tuple(psutil.Process(pid).cmdline()) for pid in pids} == {tuple(process.args)}
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_SECONDS_MAX) == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
     for node in status["nodes"]:
-        # An orderly stop leaves Kafka's mark; after a kill it is missing and the logs have to be recovered.
+        # An orderly stop leaves Kafka's clean-shutdown file. After a kill it is missing, and the logs have to be recovered.
         assert (Path(node["dir"]) / "data" / ".kafka_cleanshutdown").exists()
 
 
@@ -184,14 +184,17 @@ def test_what_was_kept_in_a_directory_is_served_again_by_as_many_nodes(tmp_path:
 
 @pytest.mark.chaos
 def test_a_cluster_that_is_started_again_on_other_ports_connects_to_none_of_the_former(tmp_path: Path) -> None:
-    """The metadata has the brokers where they were until each has registered, and voters that are records where they were for ever."""
-    # The test listens where they were: those ports must not be another process's meanwhile, as ports that the kernel chooses may be.
+    """The metadata has the old addresses of brokers until each has registered, and the old addresses of voters, which are
+    records, for ever.
+    """
+    # The test listens at the old addresses, so that no other process gets these ports, as it may with ports that the kernel
+    # chooses.
     ports = free_ports(ADMIN_PORT_STEP + 3)
     with dev("--base-port", str(ports[0]), "--dir", str(tmp_path)) as (_, status):
         for words in ("topic create t --partitions 12 --replication-factor 3", "feature upgrade kraft.version=1"):
             done = subprocess.run(command(*words.split(), "-b", status["bootstrap"]), timeout=60, cwd=ROOT)
             assert done.returncode == 0
-        for node in status["nodes"]:  # so that the metadata has all of them as brokers that are there, and lead
+        for node in status["nodes"]:  # then the metadata has all of them as unfenced brokers, which lead
             os.kill(node["pid"], signal.SIGKILL)
         former = [node["port"] for node in status["nodes"]]
     with ExitStack() as stack:
@@ -244,21 +247,21 @@ def test_no_node_outlives_it_not_even_one_that_sleeps() -> None:
     with dev("--base-port", "0") as (process, status):
         nodes = [psutil.Process(node["pid"]) for node in status["nodes"]]
         nodes[0].suspend()
-        # All its threads: the kernel ends none of a process in which one still waits for the disk and does not sleep yet.
+        # All threads of the process are listed, because a thread that still waits for the disk cannot be stopped yet.
         eventually(lambda: set(thread_states(nodes[0].pid)) == {"T"}, "the node to sleep")
         process.kill()
         process.wait()
         try:
             eventually(
                 lambda: not any(alive(node) for node in nodes), "all nodes to be gone", seconds=60
-            )  # 10 s of it without a quorum to leave
+            )  # it would take 10 s without a quorum to leave
         finally:
             for node in filter(alive, nodes):
                 node.kill()
 
 
 def thread_states(pid: int) -> list[str]:
-    """The kernel's letter for the state of each thread: T is stopped by a signal."""
+    """Return the kernel's letter for the state of each thread: T stands for stopped by a signal."""
     return [path.read_text().rpartition(") ")[2][0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
 
 
@@ -270,7 +273,7 @@ def alive(node: psutil.Process) -> bool:
 
 
 def test_the_two_clusters_of_the_mirrors_page_have_no_port_in_common() -> None:
-    """A cluster has ports for controllers 100 above those of clients, and admin listeners 200 above."""
+    """A cluster's ports for controllers are 100 above those for clients, and those for admin listeners 200 above."""
     lines = [line for line in (ROOT / "docs" / "MIRROR.md").read_text().splitlines() if "ottla dev" in line]
     bases = [int(found[1]) if (found := re.search(r"--base-port (\d+)", line)) else 9092 for line in lines]
     assert len(bases) == 2

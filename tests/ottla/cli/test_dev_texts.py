@@ -1,4 +1,4 @@
-"""`ottla dev` in the test's own process: what it refuses before a file is made, and what it prints about a cluster that runs."""
+"""`ottla dev` in the test's own process: what it rejects before it makes a file, and what it prints about a running cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.ottla.conftest import run_here
 
 
 class Child:
-    """The process of a node, which ends when the test says so."""
+    """The process of a node, which ends when the test wants."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -1,4 +1,4 @@
-"""The whole screen of a terminal: keys as they come in pieces, sizes, hang-ups, and what is there again at the end."""
+"""The full screen of a terminal: keys that come in pieces, sizes, hang-ups, and the restored terminal at the end."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.timeout(30)
 
 @dataclass
 class Terminal:
-    """A terminal as standard input, and what was written to standard output."""
+    """A terminal as standard input, and the text that was written to standard output."""
 
-    #: The end at which a person types.
+    #: The end of the terminal at which a user types.
     end: int
     line: int
     shown: io.StringIO = field(default_factory=io.StringIO)
@@ -71,7 +71,7 @@ async def test_what_fails_within_it_is_raised_over_the_screen_that_was_there_bef
 
 
 async def test_a_terminal_that_is_gone_quits_once_also_where_its_hang_up_is_ignored(terminal: Terminal) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         with FullScreen().shown() as screen:
             os.close(terminal.end)
@@ -118,7 +118,7 @@ async def test_a_signal_that_ends_the_program_leaves_the_screen_first(
 async def test_a_program_that_was_stopped_shows_its_screen_again(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-Z: the shell has the terminal meanwhile, with its echo."""
+    """During Ctrl-Z the shell has the terminal, with its echo."""
     meanwhile: list[tuple[int, bool, str]] = []
 
     def stop(pid: int, which: int) -> None:

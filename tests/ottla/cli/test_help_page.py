@@ -1,4 +1,4 @@
-"""Help: one form for all commands, whichever library parses them."""
+"""The help has one form for all commands, with either library that parses them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 80
 
 def help_of(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
-    with suppress(SystemExit):  # argparse's way to end
+    with suppress(SystemExit):  # argparse ends in this way
         main([*words, "--help"])
     return capsys.readouterr().out
 

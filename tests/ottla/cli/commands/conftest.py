@@ -1,4 +1,4 @@
-"""The command `ottla` against the node of the session, and against none that is named."""
+"""The command `ottla` against the node of the session, or without any node."""
 
 from __future__ import annotations
 
@@ -13,5 +13,7 @@ Run = Callable[..., Finished]
 
 @pytest.fixture
 def here(cli: Cli) -> Run:
-    """Return a function that runs `ottla` against the node of the session, and returns also what failed."""
+    """Return a function that runs `ottla` against the node of the session, and returns the result even if the command
+    failed.
+    """
     return cli.__call__

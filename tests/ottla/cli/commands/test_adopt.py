@@ -1,4 +1,4 @@
-"""`ottla adopt` as a user types it, on what Apache Kafka 3.7.2 wrote."""
+"""`ottla adopt` as a user runs it, on the files of Apache Kafka 3.7.2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.ottla.node.adoption.recorded import CLUSTER_ID, contents, unpacked
 
 
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """The properties of the nodes that would be run, in place of running them."""
+    """Return the list of properties with which nodes would run. No node is run."""
     started: list[dict[str, str]] = []
 
     def run(properties: dict[str, str], where: dict[str, str]) -> int:

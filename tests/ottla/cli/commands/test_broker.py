@@ -1,4 +1,4 @@
-"""`ottla broker`, `ottla partition` and `ottla move`: on three brokers replicas move, on none of them a plan is computed."""
+"""`ottla broker`, `ottla partition` and `ottla move`: replicas move on three brokers, and plans are computed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows(run: Run, *words: str) -> list[dict[str, object]]:
 
 
 def create(cluster: Cluster, run: Run, topic: str, *words: str) -> None:
-    """Create a topic, and wait until every broker has replayed that: a command may ask any of them."""
+    """Create a topic, and wait until every broker has replayed it, because a command may ask any of them."""
     assert run("topic", "create", topic, *words).code == OK
     eventually(
         lambda: not any(cluster.metadata([topic], node).topics[0].error_code for node in cluster.nodes),
@@ -43,7 +43,7 @@ def create(cluster: Cluster, run: Run, topic: str, *words: str) -> None:
 
 
 def _held(run: Run, broker: int) -> object:
-    """Return how many replicas the broker holds, as one that is asked knows."""
+    """Return the number of replicas of the broker, by the metadata of any broker."""
     return {row["broker"]: row["replicas"] for row in rows(run, "broker", "list")}[broker]
 
 

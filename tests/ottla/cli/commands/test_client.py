@@ -1,4 +1,4 @@
-"""`ottla client list`: which clients push metrics."""
+"""`ottla client list` shows which clients push metrics."""
 
 from __future__ import annotations
 

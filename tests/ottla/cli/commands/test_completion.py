@@ -22,9 +22,9 @@ from tests.needs import skip_because
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli
 
-#: A busy machine may need longer than the second after which nothing is offered.
+#: A busy machine may need longer than the second after which the completion offers nothing.
 PATIENCE_S = 60.0
-#: `ottla`, as a program that has this patience.
+#: The command `ottla` with this time limit.
 PATIENT = f"import sys; from ottla.cli import completed_names; completed_names.TIMEOUT_S = {PATIENCE_S}; from ottla.__main__ import main; sys.exit(main())"
 
 
@@ -37,7 +37,7 @@ def bootstrap(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def topic(cli: Cli) -> Iterator[str]:
-    """A topic of two partitions whose name a group and a user have too."""
+    """Yield a topic of two partitions. A group and a user have the same name."""
     name = cli.topic(partitions=2)
     cli.ok("group", "reset", name, "--topic", name, "--to", "earliest")
     cli.ok("user", "create", name, "--generate")

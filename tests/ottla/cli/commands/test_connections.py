@@ -1,4 +1,4 @@
-"""Connections of the commands: security that a listener does not have, files of properties, and named clusters."""
+"""Connections of the commands: protocols that a listener does not have, files of properties, and named clusters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def secure() -> Iterator[Cluster]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs `ottla` as a user without any settings has it."""
+    """Return a function that runs `ottla` as for a user without any settings."""
     for name in ("OTTLA_BOOTSTRAP", "OTTLA_CONFIG", "OTTLA_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def changed(secure: Cluster, path: Path, before: str, after: str) -> str:
-    """A copy of the admin's client file."""
+    """Write a changed copy of the admin's client file, and return its path."""
     text = Path(secure.client_file).read_text()
     assert before in text
     path.write_text(text.replace(before, after))
@@ -106,7 +106,9 @@ def test_a_command_without_its_verb_is_a_wrong_usage_and_shows_the_help(run: Run
 def test_what_the_command_line_names_wins_over_the_environment(
     cli: Cli, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Root's OTTLA_CONFIG was read by the user of the node, who may not, although the command named the node's own file."""
+    """Before the fix the node's user, who may not read root's OTTLA_CONFIG, failed because of it, although the command named
+    the node's own file.
+    """
     assert run("context", "set", "here", "-b", cli.bootstrap).code == OK
     for name, text in (("BOOTSTRAP", "localhost:1"), ("CONFIG", str(tmp_path / "of-root.properties"))):
         monkeypatch.setenv(f"OTTLA_{name}", text)

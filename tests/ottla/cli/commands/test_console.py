@@ -1,4 +1,4 @@
-"""`ottla console` and `ottla dev --console` as processes."""
+"""`ottla console` and `ottla dev --console`, run as processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry point of the image in the test's own process: each step up to the start of the node, and what is refused before."""
+"""The entry point of the image in the test's own process: each step up to the start of the node, and all errors before it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 @pytest.fixture
 def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A node of free ports that keeps its data in the test's folder, and no other variable of the machine."""
+    """Return the variables of a node with free ports that keeps its data in the test's folder. The machine's own variables are
+    removed.
+    """
     for name in list(os.environ):
         if name.startswith(("KAFKA_", "OTTLA_", "SCHEMA_REGISTRY_")):
             monkeypatch.delenv(name)
@@ -43,7 +45,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """The properties of the nodes that would run, in place of their run."""
+    """Return the list of properties with which nodes would run. No node is run."""
     started: list[dict[str, str]] = []
 
     def run(properties: dict[str, str], *rest: object) -> int:
@@ -58,7 +60,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 def test_the_node_that_is_launched_is_the_one_that_was_configured(
     tmp_path: Path, variables: list[str], nodes: list[dict[str, str]]
 ) -> None:
-    """Images whose users put a step between the two."""
+    """Some images of users have a step between `configure` and `launch`."""
     file = tmp_path / "etc" / "server.properties"
     words = ["--properties", str(file), "--dialect", "apache"]
     assert container.main(["configure", *variables, "KAFKA_SSL_KEY_PASSWORD=secret", *words]) == OK
@@ -121,7 +123,7 @@ def test_a_value_that_is_none_is_one_line_with_its_variable(
 
 
 def test_an_empty_number_of_processes_is_one_process(variables: list[str], nodes: list[dict[str, str]]) -> None:
-    """Compose files pass variables on that their user has not set."""
+    """Compose files pass variables on even if their user has not set them."""
     assert container.main(["run", *variables, "OTTLA_PROCESSES="]) == 7
     assert [node.get("processes") for node in nodes] == [None]
 
@@ -148,7 +150,7 @@ def test_steps_and_options_that_are_none(capsys: pytest.CaptureFixture[str], wor
 def test_the_log_level_of_the_variables_is_the_nodes(
     variables: list[str], nodes: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OTTLA_LOG_LEVEL", "")  # restored at the end
+    monkeypatch.setenv("OTTLA_LOG_LEVEL", "")  # monkeypatch restores it at the end
     assert container.main(["run", *variables, "KAFKA_LOG4J_ROOT_LOGLEVEL=DEBUG"]) == 7
     assert os.environ["OTTLA_LOG_LEVEL"] == "DEBUG"
 
@@ -192,7 +194,7 @@ def test_topics_are_created_by_another_process_once_a_listener_without_login_ser
 
 
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
-    """Time that goes on by sleeping alone."""
+    """Replace the time by a clock that only sleeping moves. Return a function that reads it."""
     now = [0.0]
     monkeypatch.setattr(container.time, "monotonic", lambda: now[0])
 

@@ -1,4 +1,4 @@
-"""`ottla doctor` against a node, and against what is none."""
+"""`ottla doctor` against a node, and against ports that are no broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.ottla.conftest import Cli, run_here
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy for seconds is no broker that cannot be reached."""
+    """A machine that is busy for seconds must not look like a broker that cannot be reached."""
     monkeypatch.setattr(connection, "STEP_S_MAX", 30.0)
 
 
@@ -55,7 +55,7 @@ def listening(reply: bytes) -> Iterator[str]:
 
 def test_a_healthy_node_has_only_the_warnings_of_a_single_one(cli: Cli) -> None:
     topic = cli.topic()
-    # An id without a transaction is none that has been open since 1970.
+    # An id that has never begun a transaction must not count as open since 1970.
     Producer({"bootstrap.servers": cli.bootstrap, "transactional.id": f"{topic}-id"}).init_transactions()
     assert not cli.rows("txn", "list", "--open-for", "0.001")
     done = cli("doctor", "--topic", topic)
@@ -76,7 +76,9 @@ def test_a_healthy_node_has_only_the_warnings_of_a_single_one(cli: Cli) -> None:
 def test_a_topic_that_is_deleted_while_the_doctor_reads_is_no_finding(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It advised to look at its own topic of the moment before, which the broker still had in its metadata."""
+    """Before the fix the command gave advice about its own topic, already deleted, which the broker still had in its
+    metadata.
+    """
     metadata = ClusterClient.metadata
 
     async def a_moment_ago(cluster: ClusterClient, *arguments: Any, **options: Any) -> MetadataResponse:
@@ -104,7 +106,7 @@ def test_the_way_to_a_cluster_ends_at_the_step_that_fails(cli: Cli) -> None:
 def test_a_name_with_an_address_at_which_nothing_listens_is_a_warning(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener of localhost at ::1 alone refuses the clients that prefer 127.0.0.1."""
+    """A listener of localhost only at ::1 cannot be reached by clients that prefer 127.0.0.1."""
 
     async def resolved(self: object, host: str, port: int) -> list[str]:
         return ["127.0.0.1", "127.0.0.9"]

@@ -1,4 +1,6 @@
-"""--dry-run of everything that changes something: it says what would happen, fails where the change would, and changes nothing."""
+"""The option --dry-run of each command that changes something: it shows the change, fails if the change would fail, and changes
+nothing.
+"""
 
 from __future__ import annotations
 

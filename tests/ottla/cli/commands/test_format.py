@@ -1,4 +1,4 @@
-"""`ottla format`: what `kafka-storage format` does, with the id of the file, and sentences that say what to do."""
+"""`ottla format` does the same as `kafka-storage format`, with the id of the file, and its errors say what to do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_directory_is_formatted_once_for_the_cluster_of_the_file(
 @pytest.mark.parametrize(
     ("more", "options", "says"),
     [
-        ({}, (), "--no-initial-controllers"),  # a controller of a dynamic quorum: a person says which of the two it is
+        ({}, (), "--no-initial-controllers"),  # in a dynamic quorum the operator has to choose one of two options
         ({"cluster_id": ""}, ("--standalone",), "has no cluster.id"),
         ({}, ("--standalone", "--no-initial-controllers"), "exclude each other"),
         ({}, ("--standalone", "--users", "/no/such/file"), "cannot be read"),
@@ -78,7 +78,7 @@ def files_of(*folders: Path) -> set[str]:
 def test_a_full_disk_leaves_no_directory_formatted_and_the_command_can_be_run_again(
     pages: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last directory's disk has no room; or that of the metadata has room for the first of its three files."""
+    """The disk of the last directory is full, or the disk of the metadata has room for only the first of its three files."""
     there = tmp_path / "there"
     (there / "lost+found").mkdir(parents=True)
     with small_disk(tmp_path, "64k") as disk:

@@ -16,7 +16,7 @@ JOIN_SECONDS_MAX = 30
 
 @contextmanager
 def member(cli: Cli, group: str, topic: str, *, take: int) -> Iterator[Consumer]:
-    """A consumer that has joined, read `take` records and committed them."""
+    """Yield a consumer that has joined, read `take` records and committed them."""
     consumer = Consumer(
         {
             "bootstrap.servers": cli.bootstrap,
@@ -47,7 +47,7 @@ def test_a_group_is_listed_described_reset_and_deleted(cli: Cli) -> None:
         for arguments in (["reset", group, "-t", topic, "--to", "earliest"], ["delete", group]):
             done = cli("group", *arguments)
             assert done.code == FAILED and "ottla group describe" in done.err, arguments
-    # librdkafka closes after five seconds without an answer to its LeaveGroup; at the latest its session ends, after 45 s.
+    # librdkafka closes after five seconds without a response to its LeaveGroup. In that case its session ends after 45 s.
     eventually(lambda: cli.rows("group", "describe", group)[0]["state"] == "Empty", "the member to have left", 60)
     (row,) = cli.rows("group", "describe", group)
     assert (row["state"], row["member"], row["committed"]) == ("Empty", None, 6)

@@ -1,4 +1,4 @@
-"""`ottla mirror` at one node: aliases, contexts, and what is asked for where no mirror has run."""
+"""`ottla mirror` at one node: aliases, contexts, and questions about a mirror that has never run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBERS = count()
 
 @pytest.fixture
 def aliases() -> tuple[str, str]:
-    """Names that no other test has given to the node."""
+    """Return names that no other test has used at the node."""
     number = next(NUMBERS)
     return f"one{number}", f"two{number}"
 

@@ -1,4 +1,4 @@
-"""`ottla move` on three nodes: plans, runs with a throttle, cancelling, and what is refused."""
+"""`ottla move` on three nodes: plans, throttled runs, cancelling, and rejections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MB = 1_000_000
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    """Three nodes, empty: the moves of all partitions are looked at."""
+    """Run three nodes without other topics, because the tests look at the moves of all partitions."""
     if given := os.environ.get("OTTLA_TEST_BOOTSTRAP_OF_THREE"):
         yield Cli(given)
         return
@@ -37,19 +37,19 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 def test_a_drained_broker_that_is_down_is_shown_with_nothing_left() -> None:
     place = ("orders", 0)
-    shown = load_rows({place: [2, 1]}, {place: [3, 1]}, {place: 7}, {1: "a", 3: "b"})  # no rack is known of broker 2
+    shown = load_rows({place: [2, 1]}, {place: [3, 1]}, {place: 7}, {1: "a", 3: "b"})  # the rack of broker 2 is unknown
     (lost,) = (row for row in shown if row["broker"] == 2)
     assert (lost["replicas"], lost["new_replicas"], lost["leaders"], lost["new_leaders"]) == (1, 0, 1, 0)
     assert [row["broker"] for row in shown] == [1, 2, 3]
 
 
 def topic_of_one(cli: Cli, partitions: int = 1) -> str:
-    """A new topic whose partitions have one replica each."""
+    """Create a topic whose partitions have one replica each. Return its name."""
     name = f"{cli.topic()}-of-one"
     cli.ok("topic", "create", name, "-p", str(partitions), "-r", "1")
     for address in cli.bootstrap.split(
         ","
-    ):  # a command asks any of the brokers, and one may read the metadata a moment later
+    ):  # A command may ask any of the brokers, and some replay the topic a moment later.
         eventually(partial(_knows, cli, address, name), f"{name} at {address}")
     return name
 
@@ -68,7 +68,7 @@ def brokers(cli: Cli) -> list[int]:
 
 
 def throttles(cli: Cli, topic: str) -> set[object]:
-    """Return the throttles of a topic and of the brokers, which are None when there are none."""
+    """Return the throttles of a topic and of the brokers. None stands for no throttle."""
     found = {row["value"] for row in cli.rows("config", "get", "topic", topic, LEADERS)}
     for broker in brokers(cli):
         found |= {row["value"] for row in cli.rows("config", "get", "broker", str(broker)) if row["name"] in RATES}
@@ -120,7 +120,9 @@ def test_a_run_that_is_interrupted_says_what_goes_on_and_is_cancelled(three: Cli
 
 
 def check_that_nothing_is_wrong(three: Cli, topic: str, source: int, target: int) -> None:
-    """The only replica of a topic is being copied to another broker: a planned move is no alarm (KIP-455)."""
+    """Check that nothing is reported while the only replica of a topic is copied to another broker: a planned move is no alarm
+    (KIP-455).
+    """
     assert three("cluster", "health").err == "healthy\n"
     assert [row["out_of_sync"] for row in three.rows("broker", "list")] == [0, 0, 0]
     (shape,) = three.rows("topic", "list", topic)

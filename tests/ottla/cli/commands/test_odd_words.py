@@ -1,4 +1,4 @@
-"""Words that have the form of an argument, and cannot be meant: each is one sentence about it, and nothing was changed."""
+"""Arguments that have the right form, but cannot be meant: each gets one sentence about it, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.ottla.cli.shims.recorded import run_ours
 from tests.ottla.conftest import Cli, run_here
 
 HUGE = "99999999999999999999"
-#: What Python makes of the byte 0xFF in a word.
+#: The character that Python makes of the byte 0xFF in an argument.
 BYTE = "\udcff"
 
 

@@ -41,7 +41,7 @@ def test_ctrl_c_deletes_the_topic_of_its_own(cli: Cli) -> None:
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         assert running.stderr.readline().startswith(f"topic {PREFIX}")
-        assert running.stderr.readline().startswith('{"progress"')  # it has written some
+        assert running.stderr.readline().startswith('{"progress"')  # by now it has written some records
         running.send_signal(signal.SIGINT)
         assert running.wait() == INTERRUPTED
     assert left(cli) == []

@@ -125,7 +125,7 @@ def test_lines_are_sent_while_the_input_is_still_open_and_ctrl_c_ends_it(cli: Cl
             assert reader.stdout.readline() == read
         ottla.send_signal(signal.SIGINT)
         assert ottla.wait(30) == INTERRUPTED
-        # The acknowledgement of the second may come to a reader before it comes to the producer.
+        # A reader may get the second record before the producer gets its acknowledgement.
         assert ottla.stderr.read().decode() in (
             f"2 records acknowledged in topic {topic}\n",
             f"1 record acknowledged in topic {topic}; repeat line 2, which may have been written, and all after line 2\n",
@@ -192,7 +192,7 @@ def test_members_of_a_group_share_the_partitions_and_go_on_where_it_was(cli: Cli
 
     with member() as one, member() as other:
         deadline = time.monotonic() + 60
-        # A member that waits for the rebalance is listed, too, and has no partition yet.
+        # A member that waits for the rebalance is in the list, too, but has no partition yet.
         while len({row["member"] for row in cli.rows("group", "describe", group) if row.get("topic")}) < 2:
             assert time.monotonic() < deadline, "the two members do not share the partitions"
         cli.ok("produce", topic, "-i", "json", stdin=as_input([{"value": "x", "partition": n} for n in (0, 1)]))
@@ -213,7 +213,7 @@ def test_a_partition_that_is_not_there(cli: Cli) -> None:
 
 
 def test_a_topic_that_was_misspelt_is_said_to_have_been_created(cli: Cli) -> None:
-    """A producer that sends no record creates the topic all the same (auto.create.topics.enable): the command says so."""
+    """A producer without records creates the topic all the same (auto.create.topics.enable), and the command reports that."""
     topic = cli.topic() + "-typo"
     said = cli("produce", topic, stdin="").err.splitlines()
     assert said[0] == f"topic {topic} did not exist: the broker has created it (auto.create.topics.enable)"

@@ -1,4 +1,6 @@
-"""Commands that read a topic while it is deleted and created again, shorter and longer than before: what comes is said, and none is missing."""
+"""Commands read a topic while it is deleted and created again, shorter or longer than before: they report that, and no record
+is missing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ SAID = "was deleted and created again"
 
 
 def recreate(cli: Cli, topic: str, values: Sequence[str]) -> None:
-    """A Fetch of the topic waits at the broker meanwhile."""
+    """Delete and create the topic again. In the meantime a Fetch of the topic waits at the broker."""
     cli.ok("topic", "delete", topic, "--yes")
     cli.ok("topic", "create", topic)
     cli.ok("produce", topic, stdin="".join(f"{value}\n" for value in values))

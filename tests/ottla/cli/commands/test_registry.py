@@ -1,4 +1,4 @@
-"""The options of `ottla registry` that are refused before anything is served."""
+"""Options of `ottla registry` that are rejected before its server starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla secure init`: what it makes is what a node and a client start with."""
+"""`ottla secure init` makes the files with which nodes and clients start."""
 
 from __future__ import annotations
 

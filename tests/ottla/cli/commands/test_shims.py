@@ -1,4 +1,4 @@
-"""`ottla shims DIR`: Kafka's tools by their names, on a PATH."""
+"""`ottla shims DIR` makes Kafka's tools with their own names, on a PATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla snapshot` and what lies in a cluster's folder: damaged snapshots, those of another version, and names that are none."""
+"""`ottla snapshot` and the contents of a cluster's folder: damaged snapshots, those of another version, and wrong names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAKEN_MS = 1_700_000_000_000
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """The folder of a cluster of one node that does not run, with two snapshots."""
+    """Return the folder of a stopped cluster of one node, with two snapshots."""
     data = tmp_path / "node-1" / "data"
     data.mkdir(parents=True)
     (tmp_path / "cluster.properties").write_text("cluster.id=c\nnodes=1\n")
@@ -70,7 +70,7 @@ def test_one_of_a_newer_ottla_is_named_with_its_version(cluster: Path) -> None:
 
 
 def test_one_that_is_damaged_can_be_deleted(cluster: Path) -> None:
-    """It has the room of a whole one, and nothing else removes it."""
+    """A damaged snapshot takes as much room as a whole one, and nothing else deletes it."""
     folder = cluster / "snapshots" / "b-older"
     (folder / ABOUT).write_text("{")
     asked = snapshot(cluster, "delete", "b-older", "--dry-run")

@@ -1,4 +1,4 @@
-"""`ottla sql` and `ottla table serve`: what is said about a place without tables, an option and a statement that are none."""
+"""The messages of `ottla sql` and `ottla table serve` about a place without tables, and about wrong options and statements."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_location_and_an_option_that_are_none(name: str, words: str, code: int
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Finished, list[CatalogSettings]]:
-    """Return what is said, and with which settings a server would run: at a free port in place of 8181."""
+    """Return the output, and the settings with which a server would run. No server is run."""
     begun: list[CatalogSettings] = []
 
     async def run(settings: CatalogSettings, application: object, ready: Any) -> None:

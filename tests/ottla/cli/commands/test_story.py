@@ -1,4 +1,4 @@
-"""`--story` of group, topic and txn describe against a node."""
+"""The option `--story` of group, topic and txn describe, against a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def admin(cli: Cli) -> str:
 
 @contextmanager
 def listener(status: int, body: bytes) -> Iterator[str]:
-    """Serve one answer to all requests, at an address."""
+    """Serve one response to all requests. Yield the address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""Users see remote storage: both ends of a log, what is copied, and why it waits."""
+"""The commands show remote storage to users: both ends of a log, the copied part, and the reason why the copy waits."""
 
 from __future__ import annotations
 

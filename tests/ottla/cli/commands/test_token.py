@@ -1,4 +1,4 @@
-"""The command `ottla token` refuses these words; tests/clients/test_delegation_tokens.py has the tokens themselves."""
+"""Wrong arguments of `ottla token` are rejected; tests/clients/test_delegation_tokens.py has the tokens themselves."""
 
 from __future__ import annotations
 

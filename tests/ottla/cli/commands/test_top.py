@@ -24,7 +24,7 @@ from ottla.cli.full_screen import ENTER, LEAVE
 from tests.ottla.conftest import Cli, command
 from tools.picture import last_screen
 
-#: Looks at the cluster once, and then fails as only a bug does.
+#: A program that looks at the cluster once, and then fails as only a bug does.
 CRASH = """
 import sys
 from ottla.__main__ import main
@@ -42,7 +42,7 @@ sys.exit(main())
 
 @pytest.fixture(autouse=True)
 def hang_ups() -> Iterator[None]:
-    """They end a process, also where the tests run below nohup: what is ignored is inherited."""
+    """Let SIGHUP end a process, also if the tests run under nohup: an ignored signal is inherited."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -50,7 +50,7 @@ def hang_ups() -> Iterator[None]:
 
 @dataclass
 class Terminal:
-    """A terminal that a process runs on, and what it has shown. `alive` has its end when the process has ended."""
+    """A terminal on which a process runs, and its output. `alive` gets to its end when the process has ended."""
 
     process: subprocess.Popen[bytes]
     end: int
@@ -59,25 +59,25 @@ class Terminal:
     shown: str = ""
 
     def until(self, text: str) -> list[str]:
-        """Read until a whole screen has this text. Returns its lines."""
+        """Read until a whole screen has this text. Return its lines."""
         while text not in "\n".join(lines := last_screen(self.shown)):
             assert self._read(), self.shown
         return lines
 
     def press(self, keys: str, text: str) -> list[str]:
-        """Press keys, and wait for a screen after them that has this text."""
+        """Press keys, and wait for a later screen that has this text."""
         self.shown = ""
         os.write(self.end, keys.encode())
         return self.until(text)
 
     def ends(self) -> int:
-        """Read until the process has ended; returns its exit code."""
+        """Read until the process has ended. Return its exit code."""
         while self._read():
             continue
         return self.process.wait()
 
     def _read(self) -> bool:
-        """Read what is there next; False: the process has ended, and there is no more."""
+        """Read the next output. Return False if the process has ended, and there is no more."""
         ready, _, _ = select.select([self.end, self.alive], [], [])
         if self.end in ready:
             self.shown += os.read(self.end, 65536).decode(errors="replace")
@@ -85,7 +85,7 @@ class Terminal:
 
     def resize(self, lines: int, columns: int) -> None:
         fcntl.ioctl(self.line, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        self.process.send_signal(signal.SIGWINCH)  # the kernel sends it to the terminal's own session
+        self.process.send_signal(signal.SIGWINCH)  # the kernel only sends the signal to the terminal's own session
 
     @property
     def echoes(self) -> bool:
@@ -94,7 +94,7 @@ class Terminal:
 
 @contextmanager
 def terminal(arguments: Sequence[str], *, lines: int = 24, columns: int = 120) -> Iterator[Terminal]:
-    """Run on a terminal of this size; at the end its modes must be those of before."""
+    """Run a command on a terminal of this size. At the end the terminal must have the same modes as before."""
     end, line = pty.openpty()
     alive, lives = os.pipe()
     fcntl.ioctl(line, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -169,7 +169,7 @@ def test_a_terminal_gets_its_screen_back_before_the_report_of_a_crash(cli: Cli) 
     with terminal([sys.executable, "-c", CRASH, "top", "--every", "0.1", "-b", cli.bootstrap]) as shown:
         assert shown.ends() == 1
     _, left, report = shown.shown.partition(LEAVE)
-    report = re.sub(r"\x1b\[[\d;]*m", "", report)  # Python 3.14 colours it
+    report = re.sub(r"\x1b\[[\d;]*m", "", report)  # Python 3.14 colours the report
     assert left and "ZeroDivisionError: a bug" in report and "\x1b" not in report
 
 

@@ -1,4 +1,4 @@
-"""`ottla topic copy` against nodes: what is kept, how it goes on, and what it refuses."""
+"""`ottla topic copy` against nodes: the parts of a record that it keeps, how it goes on after an end, and its rejections."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ottla.testing import Cluster
 from tests.ottla.conftest import Cli, command
 
 WAIT_SECONDS_MAX = 30
-#: The time limit of each step of a copy that is to fail: more than a busy machine stands still.
+#: The time limit of each step of a copy that is to fail. It is longer than the pauses of a busy machine.
 STEP_SECONDS = 8
 
 
 def records(cli: Cli, topic: str) -> list[dict[str, object]]:
-    """All records with everything they have, but the name of their topic."""
+    """Return all records with all their fields except for the name of their topic."""
     lines = cli.ok("consume", topic, "-o", "json", "--isolation", "read_committed").splitlines()
     found = [{name: value for name, value in json.loads(line).items() if name != "topic"} for line in lines]
     return sorted(found, key=lambda row: (row["partition"], row["offset"]))
@@ -84,7 +84,7 @@ def test_offsets_are_kept_where_the_source_has_no_records(cli: Cli) -> None:
     for committed in (True, False, True):
         producer.begin_transaction()
         producer.produce(source, f"committed {committed}")
-        producer.flush(WAIT_SECONDS_MAX)  # an abort drops what was not sent yet
+        producer.flush(WAIT_SECONDS_MAX)  # an abort drops records that were not sent yet
         (producer.commit_transaction if committed else producer.abort_transaction)(WAIT_SECONDS_MAX)
     cli.ok("topic", "delete-records", source, "--before", "7")
     cli.ok("topic", "copy", source, target)
@@ -141,7 +141,7 @@ def test_a_copy_that_follows_is_stopped_and_goes_on(cli: Cli, stop: int) -> None
         copying.send_signal(stop)
         code = copying.wait()
         if stop == signal.SIGINT:
-            # The last record is in the target before its acknowledgement has come.
+            # The last record is already in the target when its acknowledgement has not come yet.
             assert code == INTERRUPTED
             assert re.search("stopped after (9|10) records; the same command goes on", copying.stderr.read())
     write(cli, source, range(10, 13), 1)
@@ -174,7 +174,7 @@ def test_a_cluster_that_goes_away_ends_a_copy_with_its_address(cli: Cli) -> None
         arguments = ("topic", "copy", source, "gone", "--to", other.bootstrap, "--follow")
         running = subprocess.Popen(
             command(*arguments, "--timeout", f"{STEP_SECONDS}", "-b", cli.bootstrap), stderr=subprocess.PIPE, text=True
-        )  # it ends by itself
+        )  # the command ends by itself
         assert running.stderr is not None and running.stderr.readline() == "created topic gone\n"
         wait_for(Cli(other.bootstrap), "gone", 5)
         other.kill(1)

@@ -1,4 +1,4 @@
-"""`ottla txn forget`: a transactional id whose newest record cannot be read, with a stock producer."""
+"""`ottla txn forget` on a transactional id whose newest record cannot be read, with a stock producer."""
 
 from __future__ import annotations
 

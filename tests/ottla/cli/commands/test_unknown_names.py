@@ -1,4 +1,6 @@
-"""Names, numbers and partitions that a cluster does not have: each command says so in a sentence, by an exit code that is not 0."""
+"""Names, numbers and partitions that a cluster does not have: each command reports them in one sentence, with an exit code that
+is not 0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--watch and -o of everything that lists, and the lag of a group."""
+"""The options --watch and -o of each command that lists, and the lag of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way from this machine to a broker: what is found where TLS, a login or an advertised address is wrong."""
+"""The connection from this machine to a broker: the findings if TLS, a login or an advertised address is wrong."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kinds(found: list[DoctorFinding]) -> list[str]:
 
 @asynccontextmanager
 async def tls_listener(folder: Path) -> AsyncIterator[int]:
-    """A port that speaks TLS, and closes each connection behind the handshake."""
+    """Run a server that speaks TLS, and closes each connection after the handshake. Yield its port."""
     issued = AUTHORITY.issue("localhost", ["127.0.0.1"])
     (folder / "cert.pem").write_text(issued.chain_pem)
     (folder / "key.pem").write_text(issued.key_pem)

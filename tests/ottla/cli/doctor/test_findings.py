@@ -1,4 +1,4 @@
-"""The table of findings, and the judgements of a cluster that was read."""
+"""The table of findings, and the findings about a cluster that was read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_partition_is_judged_by_its_replicas(
     [
         ((1, [1, 2, 3, 4], [1, 2, 3]), []),
         ((1, [1, 2, 3, 4], [1, 2]), ["under-replicated"]),
-        ((1, [1, 2, 3, 4], [1, 2, 4]), []),  # three in sync: broker 3 is made up for
+        ((1, [1, 2, 3, 4], [1, 2, 4]), []),  # three are in sync: broker 4 replaces broker 3
     ],
 )
 def test_a_replica_that_is_being_added_is_not_missed(part: tuple[int, list[int], list[int]], found: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Percentiles of durations, against the sorted list; runs and their windows."""
+"""Percentiles of durations are compared with the sorted list; runs are split into windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--to-datetime and --by-duration: what Java's SimpleDateFormat and Duration made of the same texts, in UTC."""
+"""The options --to-datetime and --by-duration read texts as Java's SimpleDateFormat and Duration do, in UTC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
 from ottla.client.errors import ClusterError
 
-#: None: Java does not take the text.
+#: None: Java rejects the text.
 DATES = [
     ("1970-01-01T00:00:02Z", None),
     ("1970-01-01T00:00:02", None),
@@ -48,7 +48,7 @@ DATES = [
     ("1T", None),
     ("1970-01-01T", None),
 ]
-#: The milliseconds that lie between a moment and that moment minus the duration, which Java rounds down.
+#: The milliseconds between a moment and that moment minus the duration. Java rounds them down.
 DURATIONS = [
     ("PT1H", 3600000),
     ("P1D", 86400000),

@@ -1,4 +1,6 @@
-"""kafka-reassign-partitions with directories and moves under way, and kafka-transactions with a transaction that is open."""
+"""kafka-reassign-partitions with directories and with moves that are not finished, and kafka-transactions with an open
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ SECONDS_MAX = 30
 
 
 class Moves:
-    """Runs kafka-reassign-partitions with a plan of one topic, whose replicas are all at node 1."""
+    """Run kafka-reassign-partitions with a plan for one topic, whose replicas are all at node 1."""
 
     def __init__(self, play: Play, folder: Path, topic: str) -> None:
         self.play, self.path, self.topic = play, folder / "plan.json", topic
@@ -42,7 +44,7 @@ def moves(cli: Cli, play: Play, tmp_path: Path) -> Moves:
 
 @pytest.fixture
 def directory(cli: Cli) -> str:
-    """The only log directory of the node."""
+    """Return the only log directory of the node."""
     return str(cli.rows("broker", "log-dirs")[0]["log_dir"])
 
 
@@ -98,7 +100,7 @@ def test_a_broker_that_has_no_replica_yet_is_asked_until_the_time_is_over(
 
 @pytest.fixture
 def under_way(moves: Moves, monkeypatch: pytest.MonkeyPatch) -> Moves:
-    """A move of the partition to node 2, which this cluster does not have: the controller's list names it."""
+    """Let the controller list a move of the partition to node 2, which this cluster does not have."""
 
     async def ongoing(cluster: ClusterClient) -> dict[TopicPartition, OngoingPartitionReassignment]:
         return {(moves.topic, 0): OngoingPartitionReassignment(0, [2, 1], [2], [1])}
@@ -142,7 +144,7 @@ def test_a_cancelled_move_goes_back_to_the_directory_that_it_left(
 
 
 def opened(cli: Cli, topic: str) -> Producer:
-    """A transaction of the id that is the topic's name, with one record."""
+    """Begin a transaction with one record. Its id is the topic's name."""
     producer = Producer({"bootstrap.servers": cli.bootstrap, "transactional.id": topic})
     producer.init_transactions(SECONDS_MAX)
     producer.begin_transaction()
@@ -162,7 +164,7 @@ def test_an_open_transaction_is_listed_described_and_is_no_hanging_one(cli: Cli,
     place = ("--topic", topic, "--partition", "0")
     producers = play("kafka-transactions", "describe-producers", *place).out.splitlines()
     assert producers[1].split("\t")[-1].strip() == "0"
-    old = ("--max-transaction-timeout", "-1")  # in minutes: each is older
+    old = ("--max-transaction-timeout", "-1")  # in minutes; each transaction is older
     hanging = play("kafka-transactions", "find-hanging", *place, *old).out.splitlines()
     assert len(hanging) == 1 and hanging[0].startswith("Topic")
     assert play("kafka-transactions", "forceTerminateTransaction", "--transactionalId", topic).code == 0

@@ -1,4 +1,4 @@
-"""The perf tools print windows, warm-up and warnings of a run, and refuse some options."""
+"""The perf tools print windows, warm-up and warnings of a run, and reject some options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"
 
 @pytest.fixture
 def topic(cli: Cli, play: Play) -> str:
-    """A topic with a hundred records of ten bytes."""
+    """Return a topic with a hundred records of ten bytes."""
     name = cli.topic(partitions=2)
     assert play(*PRODUCE, "100", "--record-size", "10", "--topic", name).code == 0
     return name

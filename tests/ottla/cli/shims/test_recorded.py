@@ -1,4 +1,6 @@
-"""Each of our tools prints and returns what Apache Kafka's tool of that name did: recorded sessions, played at one node."""
+"""Each of Ottla's tools has the same output and exit code as Apache Kafka's tool of that name: recorded sessions are played at
+one node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools of containers and of the quorum: kafka-ready, create-topics, kafka-metadata-quorum."""
+"""The small tools of containers and of the quorum: kafka-ready, create-topics, kafka-metadata-quorum."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_ready_waits_for_so_many_brokers_and_no_longer_than_it_is_asked(cli: Cli
     assert run_ours("kafka-ready", ["-b", cli.bootstrap, "1", "30"], "").code == 0
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SSL\n")
-    plain = ["-c", str(config), "-s", "PLAINTEXT"]  # the option wins over the file
+    plain = ["-c", str(config), "-s", "PLAINTEXT"]  # the option has precedence over the file
     assert run_ours("kafka-ready", ["-b", cli.bootstrap, *plain, "1", "30"], "").code == 0
     said = run_ours("kafka-ready", ["-b", cli.bootstrap, "2", "1"], "")
     assert (said.code, said.err) == (1, "Expected 2 brokers but not all were there within 1 s\n")
@@ -56,7 +56,9 @@ def test_topics_are_not_created_where_no_node_serves(monkeypatch: pytest.MonkeyP
 
 
 def status(**ends: tuple[int, int]) -> dict[str, object]:
-    """The status of a quorum that node 1 leads: the end of each voter's log, and when it had all of the leader's."""
+    """Return the status of a quorum that node 1 leads: the end of each voter's log, and the time when it had all of the
+    leader's.
+    """
     rows = [
         ReplicaState(int(name[1:]), log_end_offset=end, last_fetch_timestamp=-1, last_caught_up_timestamp=caught_up)
         for name, (end, caught_up) in ends.items()
@@ -95,7 +97,7 @@ def formatted(tmp_path: Path) -> Path:
 
 
 def add(play: Play, folder: Path, text: str) -> tuple[int, str]:
-    """Add the controller of a file of properties, without doing it. Return the exit code, and what was printed."""
+    """Return the exit code and the output of a command that adds the controller of a file of properties in a dry run."""
     path = folder / "controller.properties"
     path.write_text(text.format(folder=folder))
     said = play("kafka-metadata-quorum", "--command-config", str(path), "add-controller", "--dry-run")
@@ -158,7 +160,9 @@ def test_a_server_is_started_by_a_file_alone(tmp_path: Path) -> None:
 
 
 class OneOfTwo:
-    """A cluster of which broker 2 is fenced, and broker 1 is newer than this Ottla in one API and older in another."""
+    """A cluster in which broker 2 is fenced, and broker 1 has newer versions than this Ottla of one API and older ones of
+    another.
+    """
 
     async def request(self, request: object, node: int | None = None) -> object:
         if isinstance(request, DescribeClusterRequest):

@@ -1,4 +1,4 @@
-"""Kafka's tools by their look-alikes: output and exit codes as Apache Kafka 4.3.1 gave them for the same commands."""
+"""The tools with Kafka's names have the same output and exit codes as Apache Kafka 4.3.1's for the same commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def name() -> str:
 
 @pytest.mark.parametrize("tool_name", [name for name in TOOLS if name != "kafka-server-start"])
 def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
-    # Health checks give a tool seconds at most, and run it all day. What costs is imports, and those can be counted anywhere.
+    # Health checks give a tool a few seconds, and run it all day. The main cost is imports, and they can be counted on any
+    # machine.
     code = f"import sys, importlib; importlib.import_module({TOOLS[tool_name]!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     loaded = set(done.stdout.split())
@@ -49,7 +50,8 @@ def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
     assert not tops & {"broker", "controller", "rich", "uvloop", "email", "prometheus_client"}
     assert "importlib.metadata" not in loaded
     assert len([name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names]) < 118
-    # kafka-storage: the properties with the codecs and the places of tables. Python 3.14 loads five modules more for the same.
+    # The number for kafka-storage includes the properties with the codecs and the places of tables. Python 3.14 loads five more
+    # modules.
     assert len(loaded) < (286 if sys.version_info < (3, 14) else 291), len(loaded)
 
 

@@ -1,6 +1,6 @@
-"""Sessions with Apache Kafka's tools, as they were recorded beside Apache Kafka 4.3.1, and their comparison with ours.
+"""Sessions with Apache Kafka's tools, as they were recorded with Apache Kafka 4.3.1, and their comparison with Ottla's tools.
 
-A session is a text file of commands, each with what it printed:
+A session is a text file of commands, each with its output:
 
     $ kafka-topics --bootstrap-server SERVER --create --topic orders-RUN
     < a line of its standard input
@@ -12,8 +12,8 @@ A session is a text file of commands, each with what it printed:
 directory, TMP, and `$ streams-join ...` is a member of a streams group (`streams_member.py`). FILES is the folder of
 files that Apache Kafka wrote (`log_files.py`), SERVER the bootstrap address, SECURE that of the listener with logins, and
 RUN three letters that differ in each
-run, so that a session can be repeated at one cluster. What differs by chance (ids, times, addresses) is shaped before it
-is compared, and so is what only a JVM prints: stack traces, lines of a log, the help after a mistake in usage.
+run, so that a session can be repeated at one cluster. Values that differ by chance (ids, times, addresses) are replaced before
+the comparison, and lines that only a JVM prints are dropped: stack traces, lines of a log, the help after a mistake in usage.
 
     python -m tests.ottla.cli.shims.recorded.apache [NAME...]   records sessions again (with a JDK and Maven)
 """
@@ -43,13 +43,13 @@ HERE = Path(__file__).parent
 SESSIONS = sorted(HERE.glob("*.txt"))
 FILES = HERE / "files"
 RUN_LETTERS = 3
-#: The port of the listener with logins, above that of the others: SECURE in a session.
+#: The port of the listener with logins, SECURE in a session, as a distance from that of the other listener.
 SECURE_STEP = 10
 USER, PASSWORD = "alice", "alice-secret"
 
 
 def node_properties(port: int) -> dict[str, str]:
-    """The properties of a node at which sessions are recorded or played, which listens on this port."""
+    """Return the properties of a node that listens on this port, at which sessions are recorded or played."""
     listeners = f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{port + SECURE_STEP}"
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     return {
@@ -62,7 +62,7 @@ def node_properties(port: int) -> dict[str, str]:
         "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.secure.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
         "delegation.token.secret.key": "planted-delegation-token-key",
-        "ottla.advertised.release": "4.3.1",  # which Apache Kafka ignores
+        "ottla.advertised.release": "4.3.1",  # Apache Kafka ignores this property
     }
 
 
@@ -77,7 +77,7 @@ class Said:
 
 @dataclass
 class Step:
-    """A command of a session, its input, and the recorded lines; comments stand above it."""
+    """A command of a session, its input, and the recorded lines. Its comments are above it in the file."""
 
     comments: list[str]
     command: str
@@ -88,7 +88,7 @@ class Step:
         return "\n".join([*self.comments, f"$ {self.command}", *(f"< {line}" for line in self.stdin), *self.lines])
 
 
-#: Runs a tool by its name, with its arguments and its standard input.
+#: A function that runs a tool by its name, with its arguments and its standard input.
 Run = Callable[[str, list[str], str], Said]
 
 
@@ -115,7 +115,7 @@ def write_session(path: Path, steps: Iterable[Step]) -> None:
 
 
 def _letters(steps: Iterable[Step]) -> str:
-    """Returns letters that are no word of the session: "ids" would be replaced wherever it stands, and "min" in "minValue".
+    """Return letters that are no word of the session, because every occurrence is replaced: "ids", or the "min" in "minValue".
 
     None of them is a digit of a UUID.
     """
@@ -126,7 +126,7 @@ def _letters(steps: Iterable[Step]) -> str:
 
 
 def play(steps: Iterable[Step], run: Run, server: str) -> Iterator[tuple[Step, list[str]]]:
-    """Yield each step with the shaped lines that it gives now."""
+    """Yield each step with the lines that it gives now, after the replacements."""
     steps = list(steps)
     letters = _letters(steps)
     with tempfile.TemporaryDirectory() as directory:
@@ -157,7 +157,7 @@ def play(steps: Iterable[Step], run: Run, server: str) -> Iterator[tuple[Step, l
 
 # -- Shapes -----------------------------------------------------------------------------------------------------------
 
-#: The secret of a delegation token; HMAC is that of the token that was printed last.
+#: The secret of a delegation token. HMAC in a command stands for the secret of the token that was printed last.
 _SECRET = re.compile(r"(?<![\w+/])[\w+/]{86}==")
 _SHAPES = (
     (_SECRET, "HMAC".ljust(88, "-")),
@@ -173,12 +173,12 @@ _SHAPES = (
     (re.compile(r"\d+ ms ago *"), "N ms ago "),
     (re.compile(r"\t\d{2,} *\t"), "\tN\t"),
 )
-#: Kafka prints these in the order of a hash table.
+#: Kafka prints these sets in the order of a hash table.
 _SETS = re.compile(
     r"(?<=only supports operations \[)[A-Z_, ]+|(?<=Valid states are: ).*|(?<=following scenarios: \[).*(?=\])"
 )
 _ACL = "(principal="
-#: Lines of measurements, of which no number is the same twice.
+#: Lines with measurements, whose numbers are different each time.
 _MEASURED = re.compile(r"records/sec|Avg latency|Percentiles|timestamp.:|\d{4}-\d\d-\d\d \d\d:|\d+\t[\d.]+$")
 _FRAME = re.compile(r"\s+at [\w.$/<>]+\(|Caused by: |\s+\.\.\. \d+ (more|common)|\s+Suppressed: ")
 _LOG = re.compile(
@@ -186,12 +186,12 @@ _LOG = re.compile(
     r".* org\.jline\.|WARNING: Unable to create a system terminal"
 )
 _EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
-#: The class in front of a message, where a tool does not catch it.
+#: The class before the message of an exception that a tool does not catch.
 _UNCAUGHT = re.compile(
     r'^(Exception in thread "main" )?(joptsimple|java\.lang|org\.apache\.kafka\.common\.config)\.\w+Exception: '
 )
 _HELP = re.compile(r"^Option .*Description|^usage: ")
-#: The shell whose help is compared, too.
+#: The first line of the shell whose help is compared, too.
 _SHELL = "[ Kafka Metadata Shell ]"
 _USAGE_ERROR = re.compile(r"^[\w.-]+: error: ")
 
@@ -223,7 +223,7 @@ def _without_blanks_at_the_end(lines: list[str]) -> list[str]:
 
 
 def _news(lines: list[str], before: list[str]) -> list[str]:
-    """The lines without exceptions whose message was printed already."""
+    """Return the lines without exceptions whose message was already printed."""
     kept: list[str] = []
     for line in lines:
         found = _EXCEPTION.fullmatch(line)
@@ -237,7 +237,7 @@ def _is_acl(line: str) -> bool:
 
 
 def _without_java(lines: list[str]) -> list[str]:
-    """The lines without the frames of stack traces, lines of a log, and help."""
+    """Return the lines without the frames of stack traces, lines of a log, and help."""
     is_help, is_shell = False, _SHELL in lines
     kept: list[str] = []
     for line in lines:
@@ -254,7 +254,7 @@ def _without_java(lines: list[str]) -> list[str]:
 
 
 def run_ours(tool: str, arguments: list[str], stdin: str) -> Said:
-    """Run one of our tools, in this process if it ends by itself."""
+    """Run one of Ottla's tools, in this process if it ends by itself."""
     if tool == "first":
         return first_lines(int(arguments[0]), [sys.executable, "-m", "ottla.cli.shims", *arguments[1:]])
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
@@ -270,12 +270,12 @@ def run_ours(tool: str, arguments: list[str], stdin: str) -> Said:
     return Said(code, *texts)
 
 
-#: Not closed: the thread of a tool that has failed may still read its descriptor, which another file would have then.
+#: These files are never closed: the thread of a failed tool may still read a descriptor, which would then be another file's.
 _INPUTS: list[io.TextIOWrapper] = []
 
 
 def first_lines(count: int, command: list[str]) -> Said:
-    """Run a tool in a process, and interrupt it after so many lines of its output."""
+    """Run a tool in a process, and interrupt it after this many lines of output."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         lines = [process.stdout.readline() for _ in range(count)]
@@ -285,7 +285,7 @@ def first_lines(count: int, command: list[str]) -> Said:
 
 @contextmanager
 def _stdin(text: str) -> Iterator[None]:
-    """A file for standard input: the tools read its descriptor."""
+    """Make a file the standard input, because the tools read its descriptor."""
     before = sys.stdin
     descriptor, path = tempfile.mkstemp()
     os.unlink(path)

@@ -1,4 +1,4 @@
-"""The side that is recorded: Apache Kafka's tools at a node of Apache Kafka 4.3.1, or at any other server."""
+"""The recorded side: Apache Kafka's tools at a node of Apache Kafka 4.3.1, or at any other server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.ottla.cli.shims.recorded import (
 from tests.ports import free_base_port
 from tools.apache_kafka import TOOLS, ApacheKafka, ToolSession, java_command, run_tool
 
-#: They finish their work in a shutdown hook, count in static fields or end the JVM: each run has a JVM of its own.
+#: These tools finish their work in a shutdown hook, count in static fields or end the JVM, so each run has a JVM of its own.
 OWN_JVM = {
     "kafka-cluster",
     "kafka-console-consumer",
@@ -43,7 +43,7 @@ OWN_JVM = {
 
 @contextmanager
 def apache_tools() -> Iterator[Run]:
-    """Apache Kafka's tools, in one JVM as far as they can be."""
+    """Yield a function that runs Apache Kafka's tools, as many as possible in one JVM."""
     with ToolSession() as session:
 
         def run(tool: str, arguments: list[str], stdin: str) -> Said:
@@ -61,7 +61,7 @@ def apache_tools() -> Iterator[Run]:
 
 @contextmanager
 def recording(with_node: bool = True) -> Iterator[tuple[Run, str]]:
-    """Apache Kafka's tools, and the address of a fresh node of it if sessions need one."""
+    """Yield such a function, and the address of a fresh node of Apache Kafka if the sessions need one."""
     with ExitStack() as stack:
         server = "no-node:1"
         if with_node:

@@ -14,7 +14,7 @@ from tests.ottla.cli.shims.recorded import FILES
 from tests.ports import free_base_port
 from tools.apache_kafka import ApacheKafka, run_tool
 
-#: One partition of each internal topic, so that its records are in one file.
+#: There is one partition of each internal topic, so that its records are in one file.
 PROPERTIES = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",

@@ -1,4 +1,4 @@
-"""A member of a streams group in a session: what an application of Kafka Streams sends, without its JVM.
+"""A member of a streams group in a session: it sends the requests of a Kafka Streams application, without its JVM.
 
 $ streams-join GROUP TOPIC     joins with a topology that reads the topic, waits for its tasks, and commits offset 2
 $ streams-leave GROUP          leaves
