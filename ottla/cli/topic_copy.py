@@ -4,7 +4,8 @@ A copy has no state of its own: it continues at the end of the target's partitio
 a record are filled:
 
     before the first offset of the source (retention)   with empty records, which are deleted when the source's first offset is
-    reached in between (compaction, aborted records, markers) with markers that end no transaction, which no client ever sees
+                                                        reached
+    in between (compaction, aborted records, markers)    with markers that end no transaction, which no client ever sees
 
 It never writes to a target with other records: it compares the last record that both must have.
 """

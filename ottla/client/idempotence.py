@@ -1,11 +1,11 @@
 """The core of idempotent producers (KIP-98), without I/O: sequence numbers, batches, and what error codes mean for them.
 
-    `ClusterProducer` of commands, the registry and the mirror's own topics (ottla/client/producer.py) `BlockingProducer` of
-    Spark's sink, in transactions (ottla/spark/client/producer.py) `LaneProducer` of the mirror, in transactions, with batches
-    as the source has them (ottla/mirror/transaction.py)
+    `ClusterProducer`      of commands, the registry and the mirror's own topics (ottla/client/producer.py)
+    `BlockingProducer`     of Spark's sink, in transactions (ottla/spark/client/producer.py)
+    `LaneProducer`         of the mirror, in transactions, with batches as the source has them (ottla/mirror/transaction.py)
 
-The requests of transactions are those of clients before KIP-890's second part: brokers of all releases take them, the epoch stays the same
-when a transaction ends, and an EndTxn whose response was lost can be repeated.
+The requests of transactions are those of clients before KIP-890's second part: brokers of all releases take them, the epoch
+stays the same when a transaction ends, and an EndTxn whose response was lost can be repeated.
 """
 
 from __future__ import annotations

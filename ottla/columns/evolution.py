@@ -4,7 +4,7 @@ stays.
 added field                     a new nullable column, also inside of a struct
 int -> long, float -> double    the wider type; a number that becomes narrower again stays wide
 dropped field                   the column stays, null from then on
-anything else the table does not change: the values are rejected
+all else                        no such table: the values are rejected
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A condition on a JSON value: a path, and in most cases a comparison with a literal.
 
-    $.order.id = 7         $.lines[*].sku = "a-1" $.tags[0] there is a first tag $.price >= 10.5 $['odd name'].kind != null
-    $.note ~ "urgent" the text contains it
+    $.order.id = 7         $.lines[*].sku = "a-1"       $.tags[0]            there is a first tag
+    $.price >= 10.5        $['odd name'].kind != null   $.note ~ "urgent"    the text contains it
 
 A path is one of JSONPath (RFC 9535) without filters and without `..`, so that each value of a record is compared once. `[*]`
 and `.*` mean any item: one item that fits is enough. The literal is JSON; a word without quotes is a text.

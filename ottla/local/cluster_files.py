@@ -1,7 +1,7 @@
 """The files of a cluster whose nodes run on other machines, for `ottla init`: a server.properties for each node.
 
-    hosts 1 to 3     broker and controller in one process; with one or two hosts the first one is the whole quorum further hosts
-    brokers
+    hosts 1 to 3     broker and controller in one process; with one or two hosts the first one is the whole quorum
+    further hosts    brokers
 
 The quorum is dynamic (KIP-853), so that a controller can be replaced. All first voters are formatted by the same command, which
 names each with the id of its directory; a broker formats its directory itself, by the cluster.id in its file.

@@ -83,7 +83,8 @@ def read(directory: str) -> KeptCluster | None:
     """Return the cluster that the directory belongs to, or None if it has never been started.
 
     Raises:
-        Failure: the file is damaged. OSError: it cannot be read.
+        Failure: the file is damaged.
+        OSError: it cannot be read.
     """
     path = os.path.join(directory, FILE)
     try:

@@ -1,18 +1,18 @@
 """The files of a cluster with TLS and SASL, for `ottla secure init DIR`, `ottla init DIR --secure`, `ottla dev --secure`, and
 tests.
 
-    ca.pem, ca-key.pem       a certificate authority, which signs the nodes' certificates nodes/NAME.pem a node's key and
-    certificate
+    ca.pem, ca-key.pem       a certificate authority, which signs the nodes' certificates
+    nodes/NAME.pem           a node's key and certificate
     nodes/NAME.properties    its security, to be appended to a server.properties; with `ottla init` the whole server.properties
-    clients/ three files for each user:
+    clients/                 three files for each user:
         .properties          for Java's clients and tools, and for ottla --config
         .librdkafka          for librdkafka's (confluent-kafka, kcat -F)
         .py                  keyword arguments of kafka-python and aiokafka
     users                    the arguments of `kafka-storage format --add-scram`, one a line
 
-Clients log in by SCRAM-SHA-512, and may do nothing until access control entries allow it; the user admin is a super user. Nodes log
-in to each other by PLAIN over TLS, because their users must not be in the metadata that they want to read; it is the only mechanism
-of the listener CONTROLLER. All passwords are random.
+Clients log in by SCRAM-SHA-512, and may do nothing until access control entries allow it; the user admin is a super user. Nodes
+log in to each other by PLAIN over TLS, because their users must not be in the metadata that they want to read; it is the only
+mechanism of the listener CONTROLLER. All passwords are random.
 """
 
 from __future__ import annotations

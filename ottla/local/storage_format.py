@@ -59,8 +59,8 @@ def format_directories(
     """Check everything first, then write to all directories or to none. Return lines about what was done, in Kafka's words.
 
     Raises:
-        CannotFormat: a check or a write failed; what was written is removed. ConfigError: these are no valid properties of a
-        node.
+        CannotFormat: a check or a write failed; what was written is removed.
+        ConfigError: these are no valid properties of a node.
         InconsistentLogDirectory: a directory belongs to another node, or to a newer version.
     """
     node_id = _node_id(properties, options)

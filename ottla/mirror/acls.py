@@ -3,7 +3,7 @@
 
     ALLOW WRITE                only the mirror writes to a mirrored topic: not copied
     ALLOW ALL                  becomes ALLOW READ
-    prefixed and wildcard also apply to topics that are not mirrored: not copied
+    prefixed and wildcard      also apply to topics that are not mirrored: not copied
 
 Entries are added and never removed: an operator of the target may have entries of its own.
 """

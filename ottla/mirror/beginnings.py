@@ -1,9 +1,11 @@
 """The offsets at which partitions begin or go on: the present state of the source is compared with the position in the target.
 
     no position                               at the first record (`Beginnings.latest`: at the end, for partitions of the first
-    look) another topic id the topic was deleted and created again: at its first record below the log retention was faster: at
-    the log's first record behind the end of the position's epoch the log was cut (an unclean election, a restored source):
-    where both part (KIP-320)
+                                              look)
+    another topic id                          the topic was deleted and created again: at its first record
+    below the log                             retention was faster: at the log's first record
+    behind the end of the position's epoch    the log was cut (an unclean election, a restored source): where both part
+                                              (KIP-320)
 
 Records that are not mirrored because of this are reported and counted.
 """

@@ -82,7 +82,8 @@ class MirrorTasks:
         follow from these.
 
         Raises:
-            PositionsLost: the topic of positions was deleted while this worker ran. Failure: a topic cannot be created.
+            PositionsLost: the topic of positions was deleted while this worker ran.
+            Failure: a topic cannot be created.
         """
         self._positions.check(await self._catalogue.create_positions(self._positions.topic))
         for place in self.topics:

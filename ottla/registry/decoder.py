@@ -95,8 +95,8 @@ class Decoder:
         """Decode the key or value of a record. Return None if it is not in the wire format.
 
         Raises:
-            DecodeFailed: it has the format, but its bytes do not fit the schema, or there is no such schema. RegistryFailed:
-            the registry does not answer.
+            DecodeFailed: it has the format, but its bytes do not fit the schema, or there is no such schema.
+            RegistryFailed: the registry does not answer.
         """
         (answer,) = [each async for some in self.decode_all([Encoded(data, headers, is_key)]) for each in some]
         if isinstance(answer, DecodeFailed):

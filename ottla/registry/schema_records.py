@@ -1,9 +1,11 @@
-"""Records of the topic `_schemas`, byte for byte as Confluent's registry writes them: JSON keys with a key type and a magic number.
+"""Records of the topic `_schemas`, byte for byte as Confluent's registry writes them: JSON keys with a key type and a magic
+number.
 
 SCHEMA          subject, version             the schema of a version; null after it was deleted for good
 CONFIG, MODE    subject, or none: global     null: the subject has none
-DELETE_SUBJECT  subject all versions up to this one are deleted softly CLEAR_SUBJECT subject all versions are forgotten, before
-the mode becomes IMPORT CONTEXT tenant, context the context exists
+DELETE_SUBJECT  subject                      all versions up to this one are deleted softly
+CLEAR_SUBJECT   subject                      all versions are forgotten, before the mode becomes IMPORT
+CONTEXT         tenant, context              the context exists
 NOOP                                         the writer finds the end of the log by it; its value has the greatest id of each
                                              context, because compaction removes the ids of permanently deleted schemas. Other
                                              registries ignore the value

@@ -1,8 +1,8 @@
-"""HOST:PORT as people, property files and Kafka's clients write it: the one parser of addresses.
+"""HOST:PORT as people, property files and Kafka's clients write it. This is the only parser of addresses.
 
-Kafka's clients take `PROTOCOL://host:port` as well (org.apache.kafka.common.utils.Utils.getHost), because advertised listeners are
-written so; the protocol of a connection comes from its own property. An IPv6 address stands in brackets: without them the last
-group of `::1` may be the port.
+Kafka's clients take `PROTOCOL://host:port` as well (org.apache.kafka.common.utils.Utils.getHost), because advertised listeners
+are written so; the protocol of a connection comes from its own property. An IPv6 address stands in brackets, because without
+them the last group of `::1` could be the port.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 PORT_MAX = 65_535
-#: What may be wrong with an address.
+#: The part of an address that is wrong.
 HOST_NAME, HOST_PORT, PORT_BOUNDS = "host name", "host port", "the port's bounds"
 _FORM = re.compile(
     r"(?:[0-9A-Za-z_.%-]*://)?(?:\[(?P<ipv6>[0-9A-Za-z:.%_-]+)\]|(?P<name>[^\[\]\s:/]*))(?::(?P<port>[0-9]{1,9}))?"
@@ -27,7 +27,10 @@ class Address(NamedTuple):
 
 
 class NoAddress(ValueError):
-    """A text is no address. Its message is a sentence that names the text; `part` is what is wrong, as Kafka's messages name it."""
+    """A text is no address.
+
+    The message is a sentence that quotes the text; `part` is the wrong part, as Kafka's messages name it.
+    """
 
     def __init__(self, message: str, part: str = HOST_NAME) -> None:
         super().__init__(message)
@@ -40,7 +43,7 @@ def parse_address(text: str, default_port: int | None = None, *, any_host: bool 
     Args:
         default_port: the port of an address without one; None: it must have one.
         any_host: the host may be empty, which means all addresses of this machine.
-        port_min: 0 where a listener may take any free port.
+        port_min: 0 if a listener may take any free port.
 
     Raises:
         NoAddress: the text has another form, or the port is not from `port_min` to 65535.
@@ -63,9 +66,9 @@ def parse_address(text: str, default_port: int | None = None, *, any_host: bool 
 
 
 def parse_addresses(text: str, default_port: int | None = None) -> list[Address]:
-    """Return the addresses of a list with commas, as `bootstrap.servers` has them; empty entries are left out.
+    """Return the addresses in a list with commas, such as `bootstrap.servers`. Empty entries are left out.
 
     Raises:
-        NoAddress: one of them is none.
+        NoAddress: an entry is no address.
     """
     return [parse_address(part, default_port) for part in text.split(",") if part.strip()]

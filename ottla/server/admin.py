@@ -75,7 +75,7 @@ class AdminServer:
         ready: Checks,
         pages: Mapping[str, Page] | None = None,
     ) -> None:
-        """Take in `pages` those of the node besides the three that each server has, by their paths."""
+        """Take in `pages` the node's further pages by their paths, besides the three that each server has."""
         self.world = world
         self._pages = dict(pages or {})
         #: The connections, in the order in which they last sent a request.
@@ -116,8 +116,10 @@ class AdminServer:
             connection.close()
 
     def knows(self, host: str | None) -> bool:
-        """Return whether the Host is this listener's; False for the name of another site, which a page points at a listener that only this
-        machine reaches. A probe may have no Host.
+        """Return whether the Host header names this listener.
+
+        It does not if a page of another site has pointed its name at a listener that only this machine reaches. A probe may
+        have no Host.
         """
         return host is None or not is_loopback(self.host) or is_of_this_network(host, self.host)
 
@@ -145,7 +147,7 @@ class AdminServer:
 
 
 class AdminConnection(asyncio.Protocol):
-    """Serves one request after the other; bytes that arrive meanwhile wait in the buffer."""
+    """Serves one request after the other. Bytes that arrive meanwhile wait in the buffer."""
 
     def __init__(self, server: AdminServer) -> None:
         self._server = server
@@ -153,14 +155,14 @@ class AdminConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._idle: TimerHandle | None = None
-        self._unread = False  # an answer, or a part of it
+        self._unread = False  # a response, or a part of it
         self._peer = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
         connections = self._server.connections
         if len(connections) >= CONNECTIONS_MAX:
-            # The newest may be the orchestrator's probe, so the one goes that has waited longest.
+            # The newest one may be the orchestrator's probe, so the connection that has waited longest is closed.
             next((each for each in connections if each.is_idle), next(iter(connections))).abort()
         self._transport = transport
         self._peer = str((transport.get_extra_info("peername") or ("",))[0])
@@ -182,7 +184,7 @@ class AdminConnection(asyncio.Protocol):
         return self._task is None
 
     def pause_writing(self) -> None:
-        """The client does not read: its next request waits until it has, and the time for that is the idle timeout."""
+        """The client does not read. Its next request waits until it has read the response, at most for the idle timeout."""
         self._unread = True
 
     def resume_writing(self) -> None:
@@ -269,7 +271,7 @@ class HttpRequest(NamedTuple):
     head: bool
     keep: bool
     host: str | None = None
-    #: What stands after the "?", as it was sent.
+    #: The text after the "?", as it was sent.
     query: str = ""
     #: The address of the client.
     peer: str = ""
@@ -279,7 +281,9 @@ Page: TypeAlias = Callable[[HttpRequest], Answer]
 
 
 def is_local(request: HttpRequest, host: str) -> bool:
-    """Return whether the client is on this machine, and no web page whose name points at the listener's `host` (server/hosts.py)."""
+    """Return whether the client is on this machine, and the request does not come from a web page whose name points at the
+    listener's `host` (server/hosts.py).
+    """
     is_known_here = request.host is None or is_of_this_network(request.host, host)
     return is_known_here and is_loopback(request.peer.removeprefix("::ffff:"))
 

@@ -1,7 +1,7 @@
-"""Bounds of what clients can make a node remember: caches by the names that they choose, and state that they create.
+"""Bounds of the memory that clients can make a node use: caches by the names that they choose, and state that they create.
 
-Caches are bounded in bytes, because a name may have 32 KB. Bounds of state are some that Kafka does not have; the defaults are far
-above normal use, so that only a client in a loop, or a malicious one, reaches them.
+Caches are bounded in bytes, because a name may have 32 KB. Kafka does not have the bounds of state. Their defaults are far
+above normal use, so only a client in a loop, or a malicious one, reaches them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 GROUPS = "ottla.groups.per.partition.max"
 TRANSACTIONAL_IDS = "ottla.transactional.ids.per.partition.max"
 PRODUCER_IDS = "ottla.producer.ids.per.partition.max"
-#: Kafka's topics have 249 at most; longer names of groups, transactional ids and clients are rare.
+#: Kafka's topic names have at most 249 characters; longer names of groups, transactional ids and clients are rare.
 NAME_LENGTH_MAX = 256
-#: What a dictionary's entry and its key take besides the name. Measured: 250 to 310 bytes.
+#: The bytes that a dictionary's entry and its key take besides the name. Measured: 250 to 310 bytes.
 ENTRY_BYTES = 300
 
 K = TypeVar("K")
@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 
 class Kept(dict[K, V]):
-    """A cache: `keep` empties it when its bytes would exceed the bound, and does not keep what has a long name."""
+    """A cache. `keep` empties it when its bytes would exceed the bound, and does not keep an entry with a long name."""
 
     __slots__ = ("bytes", "bytes_max", "overflows", "store")
 
@@ -60,7 +60,7 @@ class Kept(dict[K, V]):
 
 
 def kept_metrics(caches: Iterable[Kept[Any, Any]]) -> Iterator[Family]:
-    """Return size and bound of each cache. tests/broker/metrics/test_kept.py holds that each cache is among them."""
+    """Return size and bound of each cache. tests/broker/metrics/test_kept.py checks that no cache is missing."""
     rows = [({"store": cache.store}, cache) for cache in caches]
     entries = [Sample(labels, len(cache)) for labels, cache in rows]
     yield Family("ottla_kept_entries", GAUGE, "Entries of the cache by names of clients", entries)
@@ -73,29 +73,29 @@ def kept_metrics(caches: Iterable[Kept[Any, Any]]) -> Iterator[Family]:
 
 
 def shown(name: str) -> str:
-    """Return the name as log lines have it: the beginning of a long one."""
+    """Return the name for log lines: the beginning of a long one."""
     return name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}... ({len(name)} characters)"
 
 
 def short(name: str) -> str:
-    """Return the name, or what stands for a long one as a key."""
+    """Return the name as a key; a long name is replaced by a digest."""
     return name if len(name) <= NAME_LENGTH_MAX else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 @dataclass(slots=True, eq=False)
 class Bound:
-    """One bound of state, which counts what it has refused. `name` is its property."""
+    """One bound of state. It counts what it has rejected. `name` is its property."""
 
     name: str
     limit: int
     refused: int = 0
 
     def check(self, count: int, what: str) -> None:
-        """Check whether one more than `count` is allowed, which is `what`. Raises KafkaError if the bound is reached."""
+        """Check that there may be one more than `count`. `what` names the thing. Raises KafkaError if the bound is reached."""
         if count < self.limit:
             return
         self.refused += 1
-        if self.refused.bit_count() == 1:  # the first rejection, and each time that their number has doubled
+        if self.refused.bit_count() == 1:  # log the first rejection, and each doubling of their number
             log.warning(
                 "There are %d already, and %d more were refused, %s the last: %s=%d",
                 count,

@@ -1,19 +1,21 @@
-"""Time: the only module that reads the clock, timers of thousands of operations, and work in turns of the event loop.
+"""Time. This is the only module that reads the clock, sets the timers of thousands of operations, and does work in turns of the
+event loop.
 
-Other modules get a `Clock`, which the simulator implements with virtual time. What takes long is a generator (`protocol.work`), and goes on
-in the next turn where it yields:
+Other modules get a `Clock`, which the simulator implements with virtual time. Long work is a generator (`protocol.work`); where
+it yields, it continues in the next turn:
 
-    run_in_turns     awaited, with a budget of time for each turn; it also does what the work asks for, on workers
-    begin_in_turns   without a task: the first slice at once, so that short work is done when the call returns
+    run_in_turns     it is awaited, and has a budget of time for each turn; it also runs on workers what the work yields
+    begin_in_turns   it has no task; the first slice runs at once, so that short work is done when the call returns
 
-Some things go on in the next turn by themselves, because they are no work of one owner with an end:
+Some modules themselves continue in the next turn, because theirs is no work with one owner and an end:
 
     network/pauses.py, coordinator/turns.py   a budget that many owners share, and the queue of those that wait for it
-    wakeups.py, state_persister.py (broker)   gather what one turn asks for, and do it together in the next
+    wakeups.py, state_persister.py (broker)   they collect the requests of one turn, and handle them together in the next
     replication/fetcher.py                    a response that fits into one turn, as most do, needs no generator
     network/tls_stream.py, and calls of a single function that must not run inside their caller
 
-Nothing else runs between two slices of one turn. Between two turns everything may: the state that the work reads can change.
+Nothing else runs between two slices of one turn. Between two turns anything may run, so the state that the work reads can
+change.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class TimerHandle(Protocol):
 
 
 class Clock(Protocol):
-    """Wall-clock time for timestamps; monotonic time for timeouts and durations."""
+    """Wall-clock time for timestamps, and monotonic time for timeouts and durations."""
 
     def wall_ms(self) -> int: ...
     def mono_ms(self) -> int: ...
@@ -58,7 +60,7 @@ class SystemClock:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # The builtin itself, because every request calls it and a method around it would take longer.
+        # It is the builtin itself: every request calls it, and a method around it would take longer.
         self.mono_ns: Callable[[], int] = time.monotonic_ns
 
     def wall_ms(self) -> int:
@@ -87,7 +89,9 @@ class Expiring(Hashable, Protocol):
 
 
 class TimerWheel:
-    """Time-outs of a node behind one timer of the clock, cheap to add and to remove; `add` returns a slot, which is an argument of `remove`.
+    """The timeouts of a node behind one timer of the clock.
+
+    They are cheap to add and to remove; `remove` takes the slot that `add` returned.
 
     Most operations complete before their deadline: an acks=all produce with a 30 s timeout completes within a millisecond. So a
     removed entry leaves its slot at once, and does not stay until its expiry. Entries expire a little late, never early.
@@ -117,7 +121,7 @@ class TimerWheel:
         return slot
 
     def remove(self, entry: Expiring, slot: int) -> None:
-        """Remove the entry; without effect if it has expired already."""
+        """Remove the entry. If it has expired already, this has no effect."""
         entries = self._slots.get(slot)
         if entries is not None:
             entries.pop(entry, None)
@@ -211,10 +215,10 @@ async def run_in_turns(
     budget_ns: int = 0,
     do: Callable[[Any], Awaitable[object]] | None = None,
 ) -> T:
-    """Run the work and return its result. Without a budget each slice is a turn of its own: the work counts for itself.
+    """Run the work and return its result. Without a budget each slice has its own turn: the work limits its slices itself.
 
-    `do` does what the work yields, and its result is sent back; a failure of it is thrown into the work, which decides whether
-    it ends by it.
+    `do` carries out what the work yields, and its result is sent back. An exception of `do` is thrown into the work, which may
+    handle it.
     """
     turn_ends_ns = clock.mono_ns() + budget_ns
     answer: object = None
@@ -243,9 +247,9 @@ def begin_in_turns(
     done: Callable[[T], object] | None = None,
     failed: Callable[[Exception], object] | None = None,
 ) -> None:
-    """Run the first slice, and each other one in a turn of its own; `done` gets the result in the turn of the last.
+    """Run the first slice now, and each other one in its own turn. `done` gets the result in the turn of the last slice.
 
-    An error of the first slice is raised here. `failed` gets that of a later one; without it the event loop logs the error.
+    An error of the first slice is raised here. `failed` gets the error of a later one; without `failed` the event loop logs it.
     """
 
     def next_turn() -> None:
@@ -268,7 +272,7 @@ def begin_in_turns(
 
 
 def _advance(work: Work[T]) -> StopIteration | None:
-    """Run one slice. Return the end of the work, with its result, or None if there is more."""
+    """Run one slice. Return the end of the work with its result, or None if there are more slices."""
     try:
         next(work)
     except StopIteration as end:

@@ -1,8 +1,11 @@
-"""Packages that a plain install lacks, and what is refused without them: docs/INSTALL.md. Some platforms have no wheels of others.
+"""Packages that a plain install lacks, and what is rejected without them (docs/INSTALL.md).
 
-google-re2     regular expressions that clients send, the extra `regex`: they take a tenth of the time, without the interpreter's lock. They
-               are RE2's, as in Kafka, because those take linear time whatever they are; Python's own engine backtracks, and could take hours
-               for one name of 249 characters. Where the package is missing, `ottla.server.regex` matches them.
+For some of them there are no wheels on some platforms.
+
+google-re2     regular expressions that clients send, the extra `regex`: they take a tenth of the time, without the
+               interpreter's lock. They are RE2's, as in Kafka, because any of those takes linear time; Python's own engine
+               backtracks, and could take hours for one name of 249 characters. If the package is missing, `ottla.server.regex`
+               matches them.
 cryptography   TLS, certificates, and signatures of OAUTHBEARER's tokens
 yaml           `ottla apply`
 """
@@ -16,13 +19,13 @@ from ottla.server.regex import automaton
 from ottla.server.regex.automaton import WORK_MAX
 
 CRYPTOGRAPHY = "cryptography"
-#: What an expression may take compiled. RE2's own limit is 8 MiB, with which one name of 249 characters may take a second.
+#: The memory of a compiled expression. RE2's own limit is 8 MiB, with which one name of 249 characters may take a second.
 COMPILED_BYTES_MAX = 1 << 20
-#: What the extra of a command brings, by the names that are imported.
+#: The packages of a command's extra, by the names that are imported.
 BROUGHT_BY = {
     "console": ("starlette", "uvicorn", "jinja2"),
     "registry": ("starlette", "uvicorn", "fastavro", "avro", "jsonschema", "google.protobuf"),
-    "testing": ("uvicorn",),  # of `ottla dev --faults`; tests in Python find out by themselves what they lack
+    "testing": ("uvicorn",),  # for `ottla dev --faults`; tests in Python check by themselves what is missing
     "tables": (
         "pyarrow",
         "numpy",
@@ -41,21 +44,21 @@ BROUGHT_BY = {
 
 
 def missing(package: str, what: str) -> str | None:
-    """Return why `what` cannot be had here, or None if the package is there. It is looked for and not imported."""
+    """Return why `what` is not available here, or None if the package is installed. The package is not imported for that."""
     if _is_installed(package):
         return None
     return f"{what} needs the Python package {package}, of which this platform has no wheel (docs/INSTALL.md)"
 
 
 def lacking(extra: str) -> str | None:
-    """Return a package that the extra brings and that is not installed; None if all of them are there."""
+    """Return a package of the extra that is not installed, or None if all of them are."""
     return next((package for package in BROUGHT_BY[extra] if not _is_installed(package)), None)
 
 
 def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # not even the package that it lies in
+    except ModuleNotFoundError:  # even its parent package is missing
         return False
 
 
@@ -64,24 +67,24 @@ class Pattern(Protocol):
 
 
 def compiled(expression: str, work_max: int = WORK_MAX) -> Pattern:
-    """Compile an expression that can be asked one thing: whether it matches a text as a whole.
+    """Compile an expression. It can only be asked whether it matches a whole text.
 
     Args:
-        work_max: the states that all its matches may look at where the package is missing, at about 0.3 us each; then
-            `fullmatch` raises TooMuchWork.
+        work_max: the most states that all its matches together may visit if the package is missing, at about 0.3 us each;
+            beyond it `fullmatch` raises TooMuchWork.
 
     Raises:
-        ValueError: the expression is not valid, or it is too large; the text says which.
+        ValueError: the expression is not valid, or too large; the text says which.
     """
     try:
-        import re2  # not when a node starts: hardly a group has one
+        import re2  # imported late: hardly any group has an expression, so a node's start does not need it
     except ImportError:
         return automaton.compile(expression, work_max)
 
     options = re2.Options()
     options.log_errors = False
     options.max_mem = COMPILED_BYTES_MAX
-    # Parts in parentheses cost a hundred times the match.
+    # With captured groups a match would take a hundred times as long.
     options.never_capture = True
     try:
         made: Pattern = re2.compile(expression, options)

@@ -1,7 +1,7 @@
-"""The Host header of HTTP: who asks by a name that an HTTP server does not know is a page of another site.
+"""The Host header of HTTP: a request with a name that an HTTP server does not know comes from a page of another site.
 
-A page whose name points at this machine for a moment (DNS rebinding) is of the same site as a server here, for the browser: only the
-name in the Host header shows it. A number is no name that can point elsewhere, so addresses are always taken.
+If a page's name points at this machine for a moment (DNS rebinding), the browser takes a server here for the same site: only
+the name in the Host header shows the difference. A number cannot point elsewhere, so addresses are always accepted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Collection
 from ipaddress import ip_address
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-#: No one can own a name that ends so (RFC 6761, RFC 6762, and .internal, which ICANN keeps free): Docker's host.docker.internal is one.
+#: No one can own a name with these endings (RFC 6761, RFC 6762, and .internal, which ICANN keeps free). Docker's
+#: host.docker.internal is such a name.
 _RESERVED = (".localhost", ".local", ".internal")
 
 
@@ -31,7 +32,7 @@ def is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a listener at this host can be reached from this machine alone."""
+    """Return whether only this machine can reach a listener at this host."""
     if host.lower() == "localhost":
         return True
     try:
@@ -47,7 +48,8 @@ def is_known(header: str, names: Collection[str]) -> bool:
 
 
 def is_of_this_network(header: str, host: str) -> bool:
-    """Return whether a Host header can be that of a monitoring system: an address, the listener's host, a name of this machine, or one
-    that no one elsewhere can own."""
+    """Return whether a Host header may come from a monitoring system: it is an address, the listener's host, a name of this
+    machine, or a name that no one elsewhere can own.
+    """
     name = host_name(header)
     return is_known(header, {host.lower(), socket.gethostname().lower()}) or "." not in name or name.endswith(_RESERVED)

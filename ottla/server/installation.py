@@ -1,7 +1,9 @@
-"""How this Ottla was installed, and the command that adds an extra to it. Every remedy that installs something has it from here.
+"""The way in which this Ottla was installed, and the command that adds an extra to it.
 
-`pip install 'ottla[console]'` is right only if the index has the project, and if `pip` is that of this environment: otherwise it is an
-error, or installs the package of another project that has the name.
+Every remedy that installs something uses it.
+
+`pip install 'ottla[console]'` is right only if the index has the project, and `pip` belongs to this environment. Otherwise it
+fails, or installs another project's package of that name.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ NAME = "ottla"
 def install(extra: str) -> str:
     """Return the command that adds an extra to the Ottla that runs.
 
-    It names the clone or the file that this Ottla was installed from (PEP 610), while that is there. Without one, and before the index
-    has the project, it names the packages that the extra brings.
+    It names the clone or the file that this Ottla was installed from (PEP 610), if that still exists. Otherwise, before the
+    index has the project, it names the packages of the extra.
     """
     if ottla.IS_ON_INDEX:
         return f"{_pip_install()} '{NAME}[{extra}]'"
-    from importlib.metadata import PackageNotFoundError, distribution  # only who lacks something needs it
+    from importlib.metadata import PackageNotFoundError, distribution  # imported late: only a remedy needs it
 
     try:
         found = distribution(NAME)
@@ -42,7 +44,7 @@ def install(extra: str) -> str:
 
 
 def requirement(direct_url: dict[str, Any], extra: str) -> str | None:
-    """Return what pip takes for the same source with an extra; None if it is not known or not there any more.
+    """Return pip's argument for the same source with an extra; None if the source is not known, or no longer exists.
 
     Args:
         direct_url: the content of direct_url.json (PEP 610), empty if there is none.
@@ -60,7 +62,7 @@ def requirement(direct_url: dict[str, Any], extra: str) -> str | None:
 
 
 def brought(requires: list[str] | tuple[str, ...], extra: str) -> list[str]:
-    """Return the requirements of an extra, without what says which extra it is."""
+    """Return the requirements of an extra, without the marker that names the extra."""
     of_extra = re.compile(rf"""\s*(?:;|and)\s*extra == ['"]{re.escape(extra)}['"]$""")
     return [
         re.sub(r"\s*;\s*\(?(.*?)\)?$", r"; \1", of_extra.sub("", each)) for each in requires if of_extra.search(each)
@@ -68,8 +70,8 @@ def brought(requires: list[str] | tuple[str, ...], extra: str) -> list[str]:
 
 
 def _pip_install() -> str:
-    """Return the words that install something into this environment, whatever `pip` of the PATH belongs to."""
-    if find_spec("pip") is None:  # an environment of uv, or one without it
+    """Return the words of a command that installs into this environment, whichever `pip` is on the PATH."""
+    if find_spec("pip") is None:  # an environment made by uv, or one without pip
         uv = shutil.which("uv") is not None
         return f"uv pip install --python {sys.executable}" if uv else f"pip --python {sys.executable} install"
     found = shutil.which("pip")

@@ -1,7 +1,9 @@
-"""Regular expressions of Java in a rule for names, as Python's that match the same; what has no counterpart is refused by name.
+"""Java's regular expressions in a rule for names are translated to Python's that match the same.
 
-Both dialects take most patterns, and mean the same by most of them. Where they do not, Python would give another name to a client
-without a word, which escapes the entries that deny that name:
+What has no counterpart is rejected with its name.
+
+Most patterns are valid in both dialects, and most of these mean the same. Where they differ, Python would silently give a
+client another name, and entries that deny the right name would not apply:
 
     .            no line terminator; Java has five of them
     $ \\Z \\z      \\z is the end, the others also stand before the last line terminator
@@ -17,15 +19,16 @@ from __future__ import annotations
 
 import re
 
-#: A name takes a time that may grow with a power of its length, at once: `CN=(.*?),OU=(.*?),O=(.*?)` tries each comma for each. A
-#: certificate's subject has some hundred characters; the bounds of RFC 5280 for a common name and a unit are 64 each.
+#: The time for a name may grow with a power of its length, and it is spent at once: `CN=(.*?),OU=(.*?),O=(.*?)` tries each
+#: comma for each group. A certificate's subject has some hundred characters; the bounds of RFC 5280 for a common name and a
+#: unit are 64 each.
 NAME_LENGTH_MAX = 1_024
 
 _TERMINATORS = r"\n\r\x85\u2028\u2029"
 _BLANKS = r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
 _VERTICAL = r"\n\x0b\f\r\x85\u2028\u2029"
 _END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
-#: Outside of a set, and inside.
+#: Translations outside of a set, and inside.
 _ANYWHERE = {each: f"\\{each}" for each in "dDwWsS"}
 _IN_TEXT = _ANYWHERE | {
     "b": r"(?u:\b)", "B": r"(?u:\B)", "A": r"\A", "z": r"\Z", "Z": _END, "h": f"[{_BLANKS}]", "H": f"[^{_BLANKS}]", "v": f"[{_VERTICAL}]",
@@ -62,18 +65,18 @@ def check_length(name: str, rules: str) -> None:
 
 
 class _Refused(ValueError):
-    """Java has this, or refuses it too, and there is no counterpart."""
+    """Reject what Java has, or rejects too, and what has no counterpart."""
 
 
 class _Translation:
-    """One pattern, from left to right."""
+    """Translates one pattern, from left to right."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
         self._found: list[str] = []
         self._groups = 0
-        #: For each group that is open: whether `.` matches line terminators, and the flags that were set within.
+        #: For each open group: whether `.` matches line terminators, and the flags that were set inside.
         self._open: list[tuple[bool, list[str]]] = []
         self._dot_all = False
         self._flags: list[str] = []
@@ -167,7 +170,7 @@ class _Translation:
             self._at = len(self._pattern) if end < 0 else end + 2
             return "".join(map(re.escape, quoted))
         if kind in "123456789":
-            # A reference has as many digits as there are groups before it; further digits are text.
+            # As many digits belong to a reference as there are groups before it; further digits are text.
             number = int(kind)
             while self._at < len(self._pattern) and self._pattern[self._at] in "0123456789":
                 longer = number * 10 + int(self._pattern[self._at])
@@ -182,7 +185,7 @@ class _Translation:
         raise _Refused(f"\\{kind}")
 
     def _character(self) -> str | None:
-        """Return the one character that an escape stands for, or None for another kind."""
+        """Return the single character that an escape stands for, or None for another kind of escape."""
         if code := self._taken(_CODE):
             digits = code[1] or code[2] or code[3]
             number = int(digits, 16) if digits else int(code[4], 8)
@@ -226,7 +229,7 @@ class _Translation:
         return "".join(found) + "]"
 
     def _of_set(self) -> str:
-        """Return a character, or a class, which has more than one."""
+        """Read a character or a class. A class has more than one character."""
         if self._pattern.startswith(("[", "&&"), self._at):
             raise _Refused("a set within a set, or &&")
         each = self._one()

@@ -1,12 +1,12 @@
-"""The addresses of a listener: which ones its host has on this machine, and a bound socket for each.
+"""The addresses of a listener: those that its host has on this machine, with a bound socket for each.
 
     host            sockets
-    ""              every address of the machine: one socket for IPv4 and IPv6, where there is IPv6
-    0.0.0.0, ::     every address of that family alone, for two listeners that share a port (`of_every_family`)
-    a name          one for each of its addresses, IPv4 first
+    ""              every address of the machine: one socket for IPv4 and IPv6, if there is IPv6
+    0.0.0.0, ::     every address of this family only, for two listeners that share a port (`of_every_family`)
+    a name          one socket for each of its addresses, IPv4 first
 
-Apache Kafka binds a name to its first address, which Java takes from IPv4. With one of both families alone, clients of the other one are
-refused on each machine whose hosts file has two lines for localhost, as that of Debian has.
+Apache Kafka binds a name only to its first address, which Java takes from IPv4. With only one family, connections of clients
+with the other are refused on each machine whose hosts file has two lines for localhost, as Debian's has.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import NamedTuple
 log = logging.getLogger(__name__)
 
 WILDCARDS = frozenset({"", "*", "0.0.0.0", "::", "[::]"})
-#: The host has the address in another place: on another machine, or the family is switched off here.
+#: The host's address is not here: it belongs to another machine, or the family is switched off.
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-#: How often a free port is looked for that is free in each family.
+#: How often a port is tried that is free in both families.
 FREE_PORT_TRIES = 20
 
 
 class ListeningAt(NamedTuple):
-    """An address to bind; `dualstack`: a socket of IPv6 that takes connections of IPv4 too."""
+    """An address to bind. With `dualstack` a socket of IPv6 also accepts connections of IPv4."""
 
     family: int
     address: tuple[object, ...]
@@ -48,12 +48,12 @@ def addresses_of(host: str, port: int) -> list[ListeningAt]:
 
 
 def bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return the sockets of a listener, bound and not yet listening; they have the same port, also if 0 is asked for.
+    """Return the sockets of a listener, bound but not yet listening.
 
-    An address that is not of this machine is left out, if there is another one.
+    They have the same port, also for port 0. An address that this machine does not have is left out, if there is another one.
 
     Raises:
-        OSError: the host is not known, no address is of this machine, or the port is in use at one of them.
+        OSError: the host is not known, this machine has none of its addresses, or the port is in use at one of them.
     """
     for _ in range(FREE_PORT_TRIES):
         try:
@@ -112,7 +112,7 @@ def _bound(at: ListeningAt, port: int) -> socket.socket:
 
 
 def shown(sockets: list[socket.socket]) -> list[str]:
-    """Return the bound addresses as text, for a line of the log."""
+    """Return the bound addresses as text, for a log line."""
     found = []
     for each in sockets:
         address = str(each.getsockname()[0])

@@ -1,10 +1,12 @@
-"""Logging: one line per event in Kafka's form, written by a thread, so that a slow terminal or pipe never blocks the event loop.
+"""Logging: one line per event in Kafka's form.
+
+A thread writes the lines, so that a slow terminal or pipe never blocks the event loop.
 
 [2026-11-21 09:00:00,123] INFO [PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092. (ottla.server.network.listener)
 
-The levels of a node's loggers are a BROKER_LOGGER resource, described and changed while the node runs (KIP-412). A level lives as long
-as the process, as in Kafka. Kafka's own logger names are accepted for the part of this node that does the same; a class of Kafka that has
-no counterpart here is a logger that logs nothing.
+The levels of a node's loggers are a BROKER_LOGGER resource, described and changed while the node runs (KIP-412). As in Kafka, a
+level ends with the process. Kafka's own logger names are accepted for the part of this node that does the same. For a class of
+Kafka without a counterpart here there is a logger that logs nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
 
-#: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
+#: The most events in the queue. Further ones are counted and dropped, because logging must not block requests.
 QUEUED_MAX = 10_000
 #: Longer messages without a traceback are cut to this length: clients choose the names in them, and the queue is bounded in lines.
 LINE_LENGTH_MAX = 8_192
-#: Lines of one write; a slow stream gets no larger pieces.
+#: The most lines of one write: a slow stream gets no larger chunks.
 WRITTEN_AT_ONCE = 250
-#: A line appears after this time at the latest.
+#: A line appears at the latest after this time.
 REST_S = 0.02
 #: The size at which a log file is renamed to FILE.1, and how many such files are kept: 1.1 GB in all.
 FILE_BYTES = 100 << 20
@@ -41,7 +43,7 @@ DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 UNPRINTABLE = (
     {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\t"}
     | {10: "\\n", 13: "\\r"}
-    # What ends a line, or turns its direction round, for a reader.
+    # Characters that end a line, or change its direction, for a reader.
     | {
         code: f"\\u{code:04x}"
         for code in (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
@@ -50,14 +52,14 @@ UNPRINTABLE = (
 
 
 class Stream(Protocol):
-    """Takes the text of whole lines."""
+    """Writes the text of complete lines."""
 
     def write(self, text: str, /) -> object: ...
     def flush(self) -> object: ...
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
-    """A log file that is replaced by a new one when it is full. Raises OSError if it cannot be written."""
+    """A log file. When it is full, a new one replaces it. Raises OSError if it cannot be written."""
 
     def __init__(self, path: str, bytes_max: int = FILE_BYTES, kept: int = FILES_KEPT) -> None:
         super().__init__(path, maxBytes=bytes_max, backupCount=kept, encoding="utf-8")
@@ -79,7 +81,7 @@ class OneLine(logging.Formatter):
 
 
 class Enqueue(logging.handlers.QueueHandler):
-    """Queues events for the writing thread, and counts those that are dropped because the queue is full."""
+    """Queues events for the writing thread, and counts events that are dropped because the queue is full."""
 
     def __init__(self) -> None:
         self.events: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
@@ -104,10 +106,10 @@ class Enqueue(logging.handlers.QueueHandler):
 
 
 class BatchWriter(logging.handlers.QueueListener):
-    """The thread that writes: what has gathered at once, and then it rests.
+    """The thread that writes. It writes all lines that have gathered, and then rests.
 
-    A thread that wakes up for each of 10,000 lines takes the interpreter from the one that makes them 10,000 times, and that one has
-    to wait to get it back.
+    If it woke up for each of 10,000 lines, it would take the interpreter's lock 10,000 times from the thread that logs, which
+    would have to wait to get it back.
     """
 
     def __init__(self, enqueue: Enqueue, stream: Stream) -> None:
@@ -141,7 +143,11 @@ class BatchWriter(logging.handlers.QueueListener):
                 self._stopping.wait(REST_S)
 
     def _write(self, events: list[logging.LogRecord]) -> None:
-        """Write lines. A closed pipe or a full disk loses them, is said on standard error once, and in the log once it can be written."""
+        """Write lines.
+
+        If a pipe is closed or a disk full, they are lost. That is reported once on standard error, and in the log as soon as it
+        can be written.
+        """
         if not events:
             return
         try:
@@ -149,14 +155,15 @@ class BatchWriter(logging.handlers.QueueListener):
             self._stream.flush()
         except Exception as failure:
             is_first, self._missing, self._why = not self._missing, self._missing + len(events), str(failure)
-            # Standard error may be the same file, and this thread must not end: nothing would be written until the next start.
+            # Standard error may be the same file. This thread must not end, because then nothing would be written until the
+            # next start.
             with suppress(Exception):
                 if is_first and logging.raiseExceptions and sys.stderr is not None:
                     traceback.print_exc()
             return
         if self._missing:
             missing, self._missing = self._missing, 0
-            # A stream with a buffer may have kept some of them.
+            # A buffered stream may still have some of them.
             log.warning(
                 "At most %d events are missing before the last ones: they could not be written (%s)", missing, self._why
             )
@@ -188,7 +195,7 @@ LEVELS = {
 }
 _NAMES = {number: name for name, number in LEVELS.items() if name != "TRACE"}
 
-#: The loggers that are always described, by the name in requests.
+#: The loggers that are always described, by their names in requests.
 LOGGERS = {
     ROOT: None,
     "ottla": "ottla",
@@ -223,14 +230,14 @@ _OF_KAFKA = ("kafka.", "org.apache.kafka.")
 
 
 def levels() -> Iterator[tuple[str, str]]:
-    """Return the loggers with their effective levels, in Kafka's names of levels."""
+    """Return the loggers with their effective levels, as Kafka names the levels."""
     for name in LOGGERS | dict.fromkeys(sorted(_set)):
         number = _logger(name).getEffectiveLevel()
         yield name, _NAMES.get(number, logging.getLevelName(number))
 
 
 def change_level(name: str, operation: int, level: str | None, *, validate_only: bool) -> None:
-    """Set a logger's level, or remove it, so that the logger has that of its parent.
+    """Set a logger's level, or remove it, so that the level of its parent counts.
 
     Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for an operation that levels do not have.
     """

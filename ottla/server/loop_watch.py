@@ -1,11 +1,12 @@
 """The holds of the event loop: metrics of their lengths, and for each above 100 ms a log line that names the cause.
 
-    the loop     runs a timer every 50 ms; how late it comes is what every client, and the quorum, had to wait
-    a thread     sleeps until the timer would be 100 ms late; if it has not run by then, takes down where the loop's thread is
+    the loop     runs a timer every 50 ms; its delay is the time that every client, and the quorum, had to wait
+    a thread     sleeps until the timer would be 100 ms late; if the timer has not run by then, it records the stack of the
+                 loop's thread
 
-So requests pay nothing for it, and an idle node wakes up 28 times a second for it, 0.08 ms each (a timer every 25 ms and a look every
-50 were 0.5 % of a core, and a twentieth of what it takes to serve a consumer).
-A C function that does not release the GIL is recorded when it returns, with the line that called it.
+So requests spend no time on it, and an idle node wakes up 28 times a second for it, 0.08 ms each (a timer every 25 ms and a
+check every 50 ms took 0.5 % of a core, a twentieth of what serving a consumer takes). A C function that does not release the
+GIL is recorded when it returns, with the line that called it.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.05
 HELD_MS_MAX = 100
-#: The thread looks this often while the loop is held, and pauses this long once the cause is known.
+#: The time between two checks while the loop is held, and the pause once the cause is known.
 LOOK_S = 0.05
-#: Lags are counted by their bits in units of 1024 ns, as latencies are.
+#: Delays are counted by their bit length in units of 1024 ns, like latencies.
 BUCKETS = 40
 MS_PER_UNIT = 1024 / 1_000_000
 NS_PER_MS = 1_000_000
-#: A machine that is busy with other work would fill the log with such lines.
+#: The pause between two such lines: on a machine that is busy with other work they would fill the log.
 SILENT_NS = 1_000_000_000
 QUANTILES = (0.5, 0.99)
-#: Frames of the node's own code that a line shows, the innermost last.
+#: A line shows this many frames of the node's own code, the innermost last.
 FRAMES_MAX = 5
 PREFIX = "ottla_event_loop"
 
 
 class LoopWatch:
-    """A source of metrics; made and read on the loop's thread."""
+    """A source of metrics. It is made and read on the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -52,8 +53,8 @@ class LoopWatch:
         self._silent_until_ns = self._unsaid = 0
         self._buckets = [0] * BUCKETS  # the stalls since the last scrape
         self._longest_ns = 0
-        self.held = 0  # times that the loop was held for more than HELD_MS_MAX
-        self.caught: str | None = None  # the stack that blocks the loop at present
+        self.held = 0  # how often the loop was held for more than HELD_MS_MAX
+        self.caught: str | None = None  # the stack that blocks the loop now
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
@@ -87,7 +88,10 @@ class LoopWatch:
         self._set_timer()
 
     def _say(self, now_ns: int, late_ns: int, caught: str | None) -> None:
-        """Log one line a second at most. Little CPU in a long time means that the node waited for the disk, or the machine is busy."""
+        """Log at most one line a second.
+
+        Little CPU time in a long hold means that the node waited for the disk, or that the machine is busy.
+        """
         if now_ns < self._silent_until_ns:
             self._unsaid += 1
             return
@@ -125,11 +129,11 @@ class LoopWatch:
             wait_s = left_ns / 1e9 if left_ns > 0 else LOOK_S
             if left_ns <= 0 and self.caught is None:
                 where = self._where()
-                if self._due_ns == due_ns:  # it may have gone on meanwhile
+                if self._due_ns == due_ns:  # the loop may have continued meanwhile
                     self.caught = where
 
     def _where(self) -> str:
-        """Return the task that runs, if it is one, and the node's own code on the stack of the loop's thread."""
+        """Return the running task, if there is one, and the node's own code on the stack of the loop's thread."""
         task = asyncio.current_task(self._loop)
         frame = sys._current_frames().get(self._thread_id)
         frames = []
@@ -164,7 +168,7 @@ def watched() -> Iterator[LoopWatch]:
         watch.stop()
 
 
-# Kafka's threads have an idle ratio: the one loop does the work of all, so it is under the names of each.
+# Kafka's threads have an idle ratio. Here one loop does the work of all, so its ratio has the name of each.
 
 DOC = "Share of time in which the event loop is idle"
 POOLS = (
@@ -178,7 +182,7 @@ LOADER_THREAD = "kafka_server_metadataloader_avgidleratio"
 
 @mutable
 class LoopMetrics:
-    """The share of time between two scrapes in which the loop's thread used no CPU; a source that is called on it.
+    """The share of time between two scrapes in which the loop's thread used no CPU. The source has to be called on that thread.
 
     Both spellings of the names are exported, because exporters differ in how they write "percent".
     """

@@ -1,7 +1,7 @@
 """Metrics of a node. Hot paths increment plain ints of their own objects; a scrape reads them.
 
 A source is a function that reads such ints and yields families of samples. The names are those of Kafka's metrics in
-Prometheus, so that dashboards and alerts for Kafka work. The text of a scrape for Prometheus is what the admin listener serves.
+Prometheus, so that dashboards and alerts for Kafka work. The admin listener serves the text of a scrape for Prometheus.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COUNTER, GAUGE = "counter", "gauge"
-#: The quantiles that Kafka's histograms show.
+#: The quantiles of Kafka's histograms.
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-#: Values of more bits are counted in the last bucket.
+#: Values with more bits are counted in the last bucket.
 HISTOGRAM_BUCKETS = 32
 
 
@@ -65,7 +65,7 @@ class Registry:
     def families(self) -> Iterator[Family]:
         """Yield the families of all sources; a name may occur more than once. An exception of a source is logged, and the next one follows.
 
-        Sources with many samples yield them in portions, so that a scrape can end its turn in between.
+        Sources with many samples yield them in several parts, so that a scrape can end its turn in between.
         """
         for source in list(self._sources):
             try:
@@ -75,7 +75,7 @@ class Registry:
 
 
 class Histogram:
-    """How many values had how many bits (`quantile_of_buckets`), and the sum of all of them."""
+    """A histogram: how many values had how many bits (`quantile_of_buckets`), and the sum of all values."""
 
     __slots__ = ("buckets", "total")
 
@@ -91,7 +91,7 @@ class Histogram:
 def histograms(
     name: str, doc: str, rows: Sequence[tuple[Mapping[str, str], Histogram]], unit: float = 1.0
 ) -> Iterator[Family]:
-    """Yield the quantiles of each histogram, the number of its values and their sum. `unit` is what a value of 1 stands for."""
+    """Yield the quantiles of each histogram, the number of its values and their sum. `unit` is the size of a value of 1."""
     quantiles = [
         Sample({**labels, "quantile": quantile_label(quantile)}, quantile_of_buckets(each.buckets, quantile) * unit)
         for labels, each in rows

@@ -1,4 +1,4 @@
-"""Kafka's principal of a peer: a type and a name; and Java's replacements, by which rules map other names to it."""
+"""Kafka's principal of a peer: a type and a name. Also Java's replacements, with which rules map names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 
 class Principal(NamedTuple):
-    """Its text is "User:alice". `token_authenticated`: authenticated by a delegation token, so it may not create tokens."""
+    """A principal; its text is "User:alice".
+
+    If it is `token_authenticated`, a delegation token was used, so it may not create tokens.
+    """
 
     type: str
     name: str
@@ -20,12 +23,12 @@ class Principal(NamedTuple):
 ANONYMOUS = Principal("User", "ANONYMOUS")
 
 
-#: A backslash takes the next character as it is, $ refers to a group, by its number or its name.
+#: A backslash makes the next character literal, and $ refers to a group by its number or its name.
 REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{([a-zA-Z][a-zA-Z0-9]*)\}", re.DOTALL)
 
 
 def expand(match: re.Match[str], replacement: str) -> str:
-    """Return what Java puts in the place of the match."""
+    """Return the text that Java puts in place of the match."""
 
     def referred(reference: re.Match[str]) -> str:
         if reference[1] is not None:
@@ -34,7 +37,7 @@ def expand(match: re.Match[str], replacement: str) -> str:
             if reference[3] not in match.re.groupindex:
                 raise ValueError(f"no group of the pattern has the name {reference[3]}")
             return match[reference[3]] or ""
-        # A reference has as many digits as there are groups; further digits are text.
+        # As many digits belong to a reference as there are groups; further digits are text.
         digits = reference[2]
         for end in range(len(digits), 0, -1):
             if int(digits[:end]) <= match.re.groups:

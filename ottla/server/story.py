@@ -1,10 +1,11 @@
 """Stories: the last decisions about a group, a partition or a transactional id, each with its cause, kept in memory in bounded bytes.
 
 The model is `story(key)` of dask's scheduler. A decision is added where it is made, mostly by the call that also logs it
-(`StoryLogger`), so that log and story say the same. What happens all the time, such as commits of offsets, is one entry that grows
-(`Stories.grow`): it would push everything else out. Nothing is formatted until a story is asked for, or an invariant breaks (`Stories.print`).
+(`StoryLogger`), so that log and story have the same text. Frequent events, such as commits of offsets, share one entry that
+grows (`Stories.grow`); otherwise they would push everything else out. Nothing is formatted until a story is requested, or an
+invariant breaks (`Stories.print`).
 
-A story is a help for people: it is neither replicated nor on a disk, ends with the process, and nothing decides by it.
+A story is a help for people: it is neither replicated nor on a disk, ends with the process, and no code decides by it.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 log = logging.getLogger(__name__)
 
-#: Entries of one story.
+#: The most entries of one story.
 ENTRIES_MAX = 50
-#: Bytes of all stories of one kind; the one that was added to longest ago goes first.
+#: The most bytes of all stories of one kind. The least recently extended story is dropped first.
 STORIES_BYTES_MAX = 4 * 1024 * 1024
-#: Characters of a text among the facts: names that clients choose may have 32 KB.
+#: The most characters of a text among the facts: names that clients choose may have 32 KB.
 FACT_LENGTH_MAX = 200
-#: How many entries at the end of a story grow: a transaction's course is three of them.
+#: This many entries at the end of a story can grow: the usual course of a transaction has three.
 GROWING_MAX = 4
-#: Bytes of an entry besides its texts and of a story besides its key. Measured by tests/server/test_story.py.
+#: The bytes of an entry besides its texts, and of a story besides its key. tests/server/test_story.py measures them.
 ENTRY_BYTES, STORY_BYTES = 400, 900
 
-#: A story of 50 lines is logged that often at most.
+#: A story of 50 lines is logged at most this often.
 PRINT_EVERY_MS = 60_000
 
 K = TypeVar("K", bound=Hashable)
@@ -35,7 +36,7 @@ Fact: TypeAlias = str | int | float | None
 
 
 class Asking(Protocol):
-    """The client that a request comes from."""
+    """The client that has sent a request."""
 
     @property
     def client_id(self) -> str: ...
@@ -44,34 +45,34 @@ class Asking(Protocol):
 
 
 class Asker(NamedTuple):
-    """A client by its name and host alone."""
+    """A client, by its name and host only."""
 
     client_id: str = ""
     host: str = ""
 
 
 UNNAMED = Asker()
-#: What a decision follows from: the API of a request, the name of an event, or the key of a timer; and who asked. A plain tuple, because
-#: each heartbeat makes one.
+#: The cause of a decision: the API of a request, the name of an event, or the key of a timer; and the client. It is a plain
+#: tuple, because each heartbeat makes one.
 Cause: TypeAlias = tuple[object, Asking]
 NO_CAUSE: Cause = ("", UNNAMED)
 
 
 def because(what: object) -> Cause:
-    """Return the cause of what no client asked for."""
+    """Return the cause of something that no client has requested."""
     return what, UNNAMED
 
 
 def by_timer(key: Hashable) -> Cause:
-    """Return the cause of what a timer sets off. Its key is a name, or a tuple of a name and of whom it is for."""
+    """Return the cause of something that a timer triggers. Its key is a name, or a tuple of a name and its subject."""
     return (key if isinstance(key, tuple) else (key,)), UNNAMED
 
 
 class StoryLine(NamedTuple):
-    """One entry of a story, for who asks. Times are wall-clock time in ms."""
+    """One entry of a story, for clients. Times are wall-clock times in ms."""
 
     time_ms: int
-    #: The first time of an entry that has grown, and how often it happened.
+    #: The first time of an entry that has grown, and its number of events.
     first_ms: int
     times: int
     cause: str
@@ -81,7 +82,7 @@ class StoryLine(NamedTuple):
 
 
 def _fact(value: object) -> Fact:
-    """Return the value as it is now, in short, without the object that changes later."""
+    """Return a short form of the present value, without the object, which may change later."""
     if isinstance(value, str):
         return value if len(value) <= FACT_LENGTH_MAX else value[:FACT_LENGTH_MAX] + "..."
     if value is None or type(value) is int or type(value) is float:
@@ -94,7 +95,7 @@ def _text(value: object) -> str:
 
 
 def _what(what: object) -> str:
-    """Return the name of a cause. A timer is named by the kind in its key; whom it is for is in the text."""
+    """Return the name of a cause. The name of a timer is the kind in its key; the text has the subject."""
     return f"timer {what[0]}" if isinstance(what, tuple) and what else _text(what)
 
 
@@ -107,13 +108,13 @@ class _Entry:
         self.bytes = 0
 
     def set(self, cause: Cause, facts: tuple[object, ...]) -> int:
-        """Take over the newest cause and facts; return by how many bytes the entry has grown."""
+        """Take over the newest cause and facts. Return by how many bytes the entry has grown."""
         what, asker = cause
         self.what, self.client_id, self.host = _what(what), _text(asker.client_id), _text(asker.host)
         self.facts = tuple(map(_fact, facts))
         texts = (self.what, self.client_id, self.host, *self.facts)
         before = self.bytes
-        # A character has 4 bytes at most.
+        # A character has at most 4 bytes.
         self.bytes = ENTRY_BYTES + 16 * len(facts) + 4 * sum(len(each) for each in texts if isinstance(each, str))
         return self.bytes - before
 
@@ -133,7 +134,7 @@ class _Story:
         self.bytes = STORY_BYTES + 4 * len(str(key))
 
     def growing(self, text: str) -> _Entry | None:
-        """Return the entry of this text, if only others that grow came after it."""
+        """Return the entry with this text, if only growing entries came after it."""
         for entry in reversed(self.entries[-GROWING_MAX:]):
             if not entry.grows:
                 return None
@@ -143,19 +144,20 @@ class _Story:
 
 
 class Stories(Generic[K]):
-    """The stories of one kind, by their keys. `noun` names the kind; `wall_ms` is the clock.
+    """The stories of one kind, by their keys.
 
-    `cause` is that of the decision under way: who begins a decision sets it, and nothing awaits until its end.
+    `noun` names the kind; `wall_ms` is the clock. `cause` is that of the present decision: the code that begins a decision sets
+    it, and awaits nothing until its end.
     """
 
     def __init__(self, noun: str, wall_ms: Callable[[], int], bytes_max: int = STORIES_BYTES_MAX) -> None:
         self.noun = noun
         self.cause = NO_CAUSE
-        #: How many bytes all stories take, by an estimate that is never too low.
+        #: The bytes of all stories, by an estimate that is never too low.
         self.bytes = 0
         self._wall_ms = wall_ms
         self._bytes_max = bytes_max
-        #: The one that was added to last is the last.
+        #: The most recently extended story is the last one.
         self._stories: OrderedDict[K, _Story] = OrderedDict()
         self._printed: tuple[K, int] | None = None
 
@@ -170,13 +172,16 @@ class Stories(Generic[K]):
         return StoryLogger(self, key, logger, cause)
 
     def add(self, key: K, text: str, facts: tuple[object, ...] = (), cause: Cause | None = None) -> None:
-        """Add an entry; `text` with its `facts` is what `logging` takes."""
+        """Add an entry. `text` and `facts` are the arguments of `logging`."""
         entry = _Entry(self._wall_ms(), text, 1, grows=False)
         entry.set(self.cause if cause is None else cause, facts)
         self._add(key, entry)
 
     def grow(self, key: K, text: str, facts: tuple[object, ...] = (), times: int = 1) -> None:
-        """Add what happens all the time: the newest one counts, and replaces the cause and the facts of the same text. A hot path."""
+        """Add a frequent event: the newest one replaces the cause and the facts of the entry with the same text.
+
+        This is a hot path.
+        """
         story = self._stories.get(key)
         entry = None if story is None else story.entries[-1]
         if story is not None and entry is not None and entry.text is not text:
@@ -213,12 +218,15 @@ class Stories(Generic[K]):
             self.bytes -= self._stories.popitem(last=False)[1].bytes
 
     def of(self, key: K) -> list[StoryLine]:
-        """Return the story of the key, the oldest entry first; empty if nothing was added, or it had to go."""
+        """Return the story of the key, the oldest entry first. It is empty if nothing was added, or the story was dropped."""
         story = self._stories.get(key)
         return [] if story is None else [entry.line() for entry in story.entries]
 
     def print(self, key: K) -> None:
-        """Log the story: an invariant about the key does not hold. One that fails again and again is logged once a minute."""
+        """Log the story, because an invariant about the key does not hold.
+
+        If that happens again and again, it is logged once a minute.
+        """
         now_ms = self._wall_ms()
         if self._printed is not None and self._printed[0] == key and 0 <= now_ms - self._printed[1] < PRINT_EVERY_MS:
             return
@@ -230,7 +238,7 @@ class Stories(Generic[K]):
 
 
 def line_of(line: StoryLine) -> str:
-    """Return an entry as a line of the log: its time in ms, its cause, and what was decided."""
+    """Return an entry as a log line: its time in ms, its cause, and the decision."""
     grown = f"{line.times} times since {line.first_ms}, the last one: " if line.times > 1 else ""
     asker = "".join((f" of {line.client_id}" if line.client_id else "", f" at {line.host}" if line.host else ""))
     return f"{line.time_ms} {line.cause or '-'}{asker}: {grown}{line.text}"
@@ -254,6 +262,6 @@ class StoryLogger(NamedTuple, Generic[K]):
         self._log(logging.ERROR, text, facts)
 
     def _log(self, level: int, text: str, facts: tuple[object, ...]) -> None:
-        # The line has the place of the code that logs it, two calls above.
+        # The log line has the place of the code that logs, two calls above.
         self.logger.log(level, text, *facts, stacklevel=3)
         self.stories.add(self.key, text, facts, self.cause)

@@ -1,7 +1,7 @@
-"""The settings of topics' tables, jobs that a broker gives to the process that works on them, and their reports.
+"""The settings of topics' tables, the jobs of a broker for the process that works on tables, and its reports.
 
-Plain values, because they go through pipes. They stand below both: a broker knows nothing of the libraries of tables, and what works
-on tables (`ottla/tables`) nothing of brokers.
+They are plain values, because they go through pipes. They are in a package below both sides: a broker knows nothing of the
+libraries of tables, and `ottla/tables` knows nothing of brokers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ottla.server.config.tables.topic_tables import UNPARTITIONED
 
 
 class TableSpan(NamedTuple):
-    """The committed records of a leader's log of a partition: [start, end) in a folder, and the starts of its leader epochs."""
+    """The committed records of a partition in a leader's log: [start, end) in a folder, and the starts of its leader epochs."""
 
     partition: int
     folder: str
@@ -23,47 +23,50 @@ class TableSpan(NamedTuple):
 
 
 class TableSettings(NamedTuple):
-    """The settings of a topic's table, by its configuration. `options` are of the store and of the catalog, and may be passwords."""
+    """The settings of a topic's table, from its configuration.
+
+    `options` are those of the store and of the catalog, and may be passwords.
+    """
 
     format: str
-    #: The address below which all tables lie: a path, `file://`, `s3://`, `gs://` or `az://`.
+    #: The address below which all tables are: a path, `file://`, `s3://`, `gs://` or `az://`.
     location: str
     #: The catalog of Iceberg: `files`, the address of a REST catalog, or of a database (`sqlite:///...`, `postgresql://...`).
     catalog: str
     key: str
     value: str
-    #: Options of the store by obstore's names, and of the catalog by pyiceberg's.
+    #: Options of the store by obstore's names, and those of the catalog by pyiceberg's names.
     options: dict[str, str]
     #: The address of the schema registry, and a file with its login (`RegistryClient.of`).
     registry: str = ""
     registry_config: str | None = None
-    #: The JSON Schema of values that are `json`, or that of the registry's subject.
+    #: The JSON Schema for values that are `json`, or that of the registry's subject.
     json_schema: str = ""
-    #: Whether rejected records are rows of the table beside, or are left out and counted.
+    #: Whether rejected records become rows of a second table, or are only counted.
     keeps_rejected: bool = True
-    #: How a table is partitioned that is yet to be made.
+    #: The partitioning of a table that does not exist yet.
     partition: str = UNPARTITIONED
 
 
 class TableJob(NamedTuple):
-    """Offer what is new of these partitions, and then, if the broker leads partition 0, commit what all leaders have offered."""
+    """Offer the new records of these partitions. If the broker leads partition 0, then commit the offers of all leaders."""
 
     cluster_id: str
     topic_id: str
     topic: str
     settings: TableSettings
-    #: How many partitions the topic has.
+    #: The number of the topic's partitions.
     partitions: int
     spans: tuple[TableSpan, ...]
     commits: bool
-    #: Maintain the table instead: a slice of it, which goes on where the last one of this topic has ended.
+    #: Maintain the table instead: run a slice of it, which continues where the topic's last slice ended.
     maintains: bool = False
 
 
 class TableReport(NamedTuple):
-    """The outcome of a job."""
+    """The result of a job."""
 
-    #: Partitions, each with the next offset of the table; empty if it is not known.
+    #: Partitions, each with the next offset of the table; empty if that is not known.
     positions: tuple[tuple[int, int], ...] = ()
     commits: int = 0
     rows: int = 0
@@ -77,8 +80,8 @@ class TableReport(NamedTuple):
     #: Small files that maintenance has merged, and files that it has deleted.
     merged: int = 0
     deleted: int = 0
-    #: Whether there is more to do at once: a slice of work is bounded.
+    #: Whether there is more to do at once, because a slice of work is bounded.
     more: bool = False
-    #: Why the table waits, in a word that stays the same and in a sentence; empty if it does not.
+    #: The reason why the table waits, as a word that stays the same and as a sentence; both are empty if it does not wait.
     kind: str = ""
     waits: str = ""

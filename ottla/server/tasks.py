@@ -1,13 +1,13 @@
 """The tasks of a node, and its callbacks.
 
-Only this module creates tasks. A bare create_task would lose its exceptions, and the garbage collector may take its task;
-here every task has a name, and an exception is logged at once and passed to `on_failure`. The components without which a
+No other module creates tasks. With a bare create_task, exceptions would be lost, and the garbage collector might remove the
+task. Here every task has a name, and an exception is logged at once and passed to `on_failure`. The components without which a
 node cannot work, the Raft replica and the broker's lifecycle, catch their own exceptions and end the node.
 
-Callbacks that one caller runs for many owners (waiters of a partition, entries of a timer wheel, listeners) are isolated in a like way. An
-exception in one of them would end the caller's loop, and so drop the callbacks of all other owners, whose registrations
-are already removed: they would wait until their timeout, or for ever. Here it is logged with its traceback and the loop continues.
-It is still a bug: the simulator fails a run in which a node logs one (invariant 0).
+Callbacks that one caller runs for many owners (waiters of a partition, entries of a timer wheel, listeners) are isolated in a
+similar way. An exception in one of them would end the caller's loop, and drop the callbacks of all other owners, whose
+registrations are already removed: they would wait until their timeout, or for ever. Here the exception is logged with its
+traceback and the loop continues. It is still a bug: the simulator fails a run in which a node logs one (invariant 0).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Never, Protocol, TypeVar, TypeVarTuple
 
 log = logging.getLogger(__name__)
 
-#: Tasks that ignore their cancellation for this long are abandoned.
+#: A task that ignores its cancellation for this long is abandoned.
 STOP_TIMEOUT_S = 30.0
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 def isolated(callback: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
-    """Call the callback and log its exception. Without an exception it costs only the call."""
+    """Call the callback and log its exception. Without an exception it takes only the time of the call."""
     try:
         callback(*arguments)
     except Exception:

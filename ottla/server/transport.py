@@ -1,4 +1,4 @@
-"""The only door to the network: listening and connecting, with asyncio's transports and protocols on both sides."""
+"""The only access to the network: listening and connecting, with asyncio's transports and protocols on both sides."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ log = logging.getLogger(__name__)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
-#: Connections that the kernel keeps until they are accepted, at least. Kafka's socket.listen.backlog.size is 50, with a thread that
-#: does nothing but accept. One loop has turns of milliseconds, and a client that finds the queue full tries again a second later:
-#: 5,000 clients came at 72 a second.
+#: The kernel keeps at least this many connections until they are accepted. Kafka's socket.listen.backlog.size is 50, with a
+#: thread that only accepts. Here one loop has turns of milliseconds, and a client that finds the queue full retries a second
+#: later: 5,000 clients arrived at 72 a second.
 LISTEN_BACKLOG = 1024
-#: Accepted in one turn of the loop; libuv takes one. More would keep requests waiting: each costs about 0.1 ms.
+#: One turn of the loop accepts this many connections; libuv accepts one. More would delay requests, because each takes about
+#: 0.1 ms.
 ACCEPTS_PER_TURN = 64
-#: The part of all descriptors that a listener may hold for sockets without a connection. One is made, and counted, two turns after the
-#: socket was accepted, and the older one that makes way for it is closed a turn later: of 64 a turn that was 192 above the limit. A
-#: process with more descriptors than 1,536 accepts as many as before.
+#: The share of all descriptors that a listener may hold for sockets without a connection. A connection is made, and counted,
+#: two turns after its socket was accepted, and an older one that is closed for it a turn later: with 64 a turn that was 192
+#: above the limit. A process with more than 1,536 descriptors accepts as many as before.
 ARRIVING_PART = 8
-#: The pause of accepting when this process has no descriptor or memory left for another connection.
+#: The pause in accepting if this process has no descriptor or memory for another connection.
 OUT_OF_DESCRIPTORS_S = 1.0
-#: The loop is woken for the rest of a frame when this many bytes of it are there, or all: fewer than the first are not worth a system
-#: call, and with more than the second the processor's cache no longer has them when they are used.
+#: For the rest of a frame, the loop is woken when this many bytes of it are there, or all. Fewer than the first number are not
+#: worth a system call; more than the second would no longer be in the processor's cache when they are used.
 LOW_WATER_BYTES = 4 * 1024
 LOW_WATER_BYTES_MAX = 64 * 1024
-#: A peer is near if its handshake took at most this: on this machine (7 to 22 us measured), in a container beside, in the same rack.
+#: A peer counts as near if its handshake took at most this long: it is on this machine (7 to 22 us measured), in a container
+#: beside, or in the same rack.
 NEAR_RTT_US = 100
 #: The send buffer for a near peer: 5 GB/s at that round trip, more than one loop sends. The kernel would let it grow to 4 MB, and so
 #: much is out of the processor's cache again before the peer reads it. Streaming slices of 1 MB took 0.25 s of CPU per GB and takes
@@ -47,8 +49,9 @@ NEAR_SEND_BUFFER_BYTES = 512 * 1024
 #: The head of what TCP_INFO gives on Linux: the last field is the smoothed round-trip time in microseconds.
 ROUND_TRIP = Struct("=68xI")
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-#: Descriptors that connections of clients leave to files and to other nodes; of a small limit a half. Each flush opens its file, 256
-#: files with large writes stay open (storage/mapped_file.py), and a node that finds none for its metadata log has to wait.
+#: Descriptors that clients' connections leave for files and for other nodes; of a small limit it is half. Each flush opens its
+#: file, 256 files with large writes stay open (storage/mapped_file.py), and a node without a descriptor for its metadata log
+#: has to wait.
 DESCRIPTORS_RESERVED = 512
 
 
@@ -57,29 +60,32 @@ class SocketOptions:
     """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 
     backlog: int = LISTEN_BACKLOG
-    #: The size of the send buffer; None: it depends on how far the peer is.
+    #: The size of the send buffer. None: it depends on the distance of the peer.
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int = -1
 
 
 DEFAULT_OPTIONS = SocketOptions()
 
-#: `writelines` of asyncio's sockets has been its own since Python 3.12, and in 3.12.1 and 3.13.0 it does not pause the protocol: 2,000
-#: responses of 200 KB were kept for a client that reads none. 3.13.18 and 3.14 pause it.
+#: Since Python 3.12 asyncio's sockets have their own `writelines`. In 3.12.1 and 3.13.0 it does not pause the protocol: 2,000
+#: responses of 200 KB were kept for a client that read none. 3.13.18 and 3.14 pause it.
 FORGETS_TO_PAUSE = "asyncio.selector_events" if sys.version_info < (3, 14) else ""
 
 
-#: Up to this many bytes, copying the pieces into one is cheaper than a system call with many.
+#: Up to this many bytes, copying the pieces into one takes less time than a system call with many pieces.
 JOIN_BYTES = 64 * 1024
-#: uvloop fails with EINVAL above 2^20 buffers, and a copy costs less than a hundred thousand small ones: DescribeConfigs of 2,500
-#: topics has a million.
+#: uvloop fails with EINVAL above 2^20 buffers, and a copy takes less time than a hundred thousand small ones: DescribeConfigs
+#: of 2,500 topics has a million.
 PIECES_MAX = 1 << 16
 
 
 def write_pieces(
     transport: asyncio.WriteTransport, pieces: Sequence[bytes | bytearray | memoryview], nbytes: int
 ) -> None:
-    """Hand all pieces, of so many bytes, to the transport in one call, and pause its protocol if the peer does not take them."""
+    """Pass all pieces, which have this many bytes together, to the transport in one call.
+
+    Pause its protocol if the peer does not read them.
+    """
     if nbytes <= JOIN_BYTES or len(pieces) > PIECES_MAX or type(transport).__module__ == FORGETS_TO_PAUSE:
         transport.write(b"".join(pieces))
     else:
@@ -87,16 +93,18 @@ def write_pieces(
 
 
 class LowWater:
-    """How many bytes must have come before a connection is read (SO_RCVLOWAT). This one leaves it to the kernel, which wakes for each.
+    """How many bytes must have arrived before a connection is read (SO_RCVLOWAT).
+
+    This class leaves the kernel's default, which wakes for each byte.
 
     librdkafka makes one TLS record of each message and one write of each record, and the server was woken for every fourth of them:
-    250 reads per MB. It knows how much of a Produce is missing, and reads when that is there.
+    250 reads per MB. But the server knows how much of a Produce is missing, and can read when that is there.
     """
 
     __slots__ = ()
 
     def at(self, nbytes: int) -> None:
-        """Note that at least `nbytes` more will come, if the peer goes on; 0 if that is not known."""
+        """Note that at least `nbytes` more will come, if the peer continues; 0 if that is not known."""
 
 
 class SocketLowWater(LowWater):
@@ -120,7 +128,7 @@ NO_LOW_WATER = LowWater()
 
 
 class Woken(asyncio.BufferedProtocol):
-    """A protocol that says how many bytes it waits for."""
+    """A protocol that says for how many bytes it waits."""
 
     __slots__ = ()
 
@@ -130,26 +138,26 @@ class Woken(asyncio.BufferedProtocol):
 
 
 class Server(Protocol):
-    """A socket that is bound, and accepts connections from `begin` on; until then they are refused."""
+    """A bound socket. It accepts connections from `begin` on; until then they are refused."""
 
     @property
     def port(self) -> int: ...
     @property
     def addresses(self) -> list[str]:
-        """Return the addresses that it is bound to; "0.0.0.0" and "::" are all of their family."""
+        """Return the bound addresses. "0.0.0.0" and "::" mean all addresses of their family."""
 
     async def begin(self) -> None: ...
     async def close(self) -> None: ...
     def hold(self, delay_s: float) -> None:
-        """Accept nothing more for this long: a limit of new connections per second has been reached."""
+        """Accept nothing more for this long, because a limit of new connections per second has been reached."""
 
 
 class Network(Protocol):
-    """Every socket that Ottla opens. TLS is made above it (`tls_stream.py`)."""
+    """Opens every socket of Ottla. TLS is a layer above it (`tls_stream.py`)."""
 
     @property
     def room(self) -> int:
-        """Return how many connections of clients fit beside the node's files."""
+        """Return how many connections of clients are possible beside the node's files."""
 
     async def listen(
         self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS
@@ -159,9 +167,10 @@ class Network(Protocol):
 
 
 class TcpServer:
-    """The listening sockets of a host. `port` is the bound one, also if 0 was requested.
+    """The listening sockets of a host.
 
-    It accepts by itself: the loop's own servers take one connection a turn (libuv since 1.45), and cannot be held.
+    `port` is the bound one, also if 0 was requested. It accepts connections itself: the loop's own servers accept one a turn
+    (libuv since 1.45), and cannot be paused.
     """
 
     def __init__(
@@ -173,7 +182,7 @@ class TcpServer:
         options: SocketOptions,
         arriving_max: int,
     ) -> None:
-        """Take in `arriving_max` how many accepted sockets may be without their connection at a time."""
+        """Take in `arriving_max` how many accepted sockets may be without their connection at the same time."""
         self.port: int = sockets[0].getsockname()[1]
         self.addresses = shown(sockets)
         self._loop = loop
@@ -264,7 +273,7 @@ def descriptors() -> int:
 
 
 def descriptors_reserved(limit: int) -> int:
-    """Return how many of `limit` descriptors are kept from connections of clients."""
+    """Return how many of `limit` descriptors are kept from clients' connections."""
     return min(DESCRIPTORS_RESERVED, limit // 2)
 
 
@@ -283,7 +292,7 @@ def _round_trip_us(accepted: socket.socket) -> int:
 
 
 class TcpNetwork:
-    """TCP, over IPv4 and IPv6."""
+    """The TCP network, over IPv4 and IPv6."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, spawn: Spawn) -> None:
         self._loop = loop
@@ -297,7 +306,7 @@ class TcpNetwork:
     async def listen(
         self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> TcpServer:
-        """See `listening.py` for the addresses that a host has."""
+        """Bind and listen. `listening.py` has the addresses of a host."""
         sockets = bound_sockets(host, port)
         arriving_max = max(1, descriptors() // ARRIVING_PART)
         return TcpServer(self._loop, self._spawn, sockets, protocol_factory, options, arriving_max)
@@ -308,14 +317,17 @@ class TcpNetwork:
 
 
 def plain_address(name: tuple[str, int] | None) -> tuple[str, int]:
-    """Return host and port of one end; an IPv4 address as such, also when it came in over a socket for both."""
+    """Return host and port of one end. An IPv4 address is shown as such, also if it came in through a socket for both families."""
     if not name:
         return "", 0
     return name[0].removeprefix("::ffff:"), name[1]
 
 
 class Detours:
-    """A network that connects to the addresses in `ways` instead; listening is unchanged. For tests: what stands there can be cut."""
+    """A network that connects to the addresses in `ways` instead of the given ones.
+
+    Listening is unchanged. It is for tests, whose proxies at those addresses can cut connections.
+    """
 
     def __init__(self, network: Network, ways: Mapping[Address, Address]) -> None:
         self._network = network

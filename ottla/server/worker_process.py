@@ -1,8 +1,8 @@
-"""Worker process for long work in Python: on a thread it would take the event loop's time (GIL).
+"""A worker process for long work in Python: on a thread such work would take the event loop's time (GIL).
 
 The process has an object, whose methods the node calls, one at a time; arguments, results and exceptions are pickled. The
-process is started with the first object, and inherits only two pipes: no lock of a log directory, no listening socket. It
-ends when the pipes are closed, even if the node was killed: a thread in it waits for that.
+process is started with the first object, and inherits only two pipes: no lock of a log directory, no listening socket. It ends
+when the pipes are closed, even if the node was killed: one of its threads waits for that.
 
 In the simulator the object is called directly (`tests/sim/world.py`).
 """
@@ -25,9 +25,9 @@ from typing import IO, Any, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 _LENGTH = Struct(">Q")
-#: -P and the parent's own path: a file in the working directory must not be imported in place of a module of Ottla.
+#: -P and the parent's own path: a file in the working directory must not be imported instead of a module of Ottla.
 _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from ottla.server.worker_process import serve; serve()"
-#: The event loop has priority if there are not enough processors for both.
+#: If there are not enough processors for both, the event loop has priority.
 _NICENESS = 5
 
 
@@ -46,12 +46,12 @@ class WorkerProcess(Protocol):
     """A process with an object for long work."""
 
     async def make(self, factory: Callable[..., object], *args: object) -> None:
-        """Create the object, `factory(*args)`, which replaces the previous one."""
+        """Create the object, `factory(*args)`. It replaces the former one."""
 
     async def call(self, method: str, *args: object) -> Any: ...
 
     async def close(self) -> None:
-        """End a running call, and the process. Later calls start another process."""
+        """Kill the process, also during a call. Later calls start another process."""
 
 
 class RunOnThread(Protocol):
@@ -61,7 +61,7 @@ class RunOnThread(Protocol):
 
 
 class OwnProcess:
-    """A `WorkerProcess` of its own. The thread of `run` only waits for the pipes."""
+    """A separate `WorkerProcess`. The thread of `run` only waits for the pipes."""
 
     def __init__(self, run: RunOnThread) -> None:
         self._run = run
@@ -80,7 +80,7 @@ class OwnProcess:
     async def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()  # it has no state to save, and the thread that waits for it returns at once
+            process.kill()  # it has no state to save, and the waiting thread returns at once
             await self._run(_reap, process)
 
     def _exchange(self, request: tuple[object, tuple[object, ...]]) -> object:
@@ -136,7 +136,7 @@ def _receive(pipe: IO[bytes]) -> tuple[Any, Any]:
 
 def serve() -> None:
     """The main function of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the node ends this process itself
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the node itself ends this process
     os.nice(_NICENESS)
     gc.disable()  # the work creates many tuples and no reference cycles
     answers = os.fdopen(os.dup(1), "wb")
@@ -150,7 +150,7 @@ def serve() -> None:
             if isinstance(what, str):
                 answer = (True, getattr(worker, what)(*arguments))
             else:
-                worker = None  # its memory is freed before the next object allocates as much
+                worker = None  # the memory of the former object is freed before the next one allocates as much
                 worker = what(*arguments)
                 answer = (True, None)
         except Exception as error:

@@ -1,10 +1,10 @@
 """Threads for functions that release the GIL: fsync, compression, directory scans, password hashing.
 
-Long work in Python does not belong on a thread, because it would take the event loop's time. It has a process of its own.
+Long work in Python does not belong on a thread, because it would take the event loop's time. It runs in a separate process.
 
-The work that waits for one disk has one queue for each log directory, with threads of its own. Without it a disk that hangs kept all
-threads of the node, and with them the flushes of the other disks; and 1,000 directories that are unlinked stood before a flush that a
-client waits for.
+Work that waits for a disk has one queue for each log directory, with separate threads. Without that, a disk that hung occupied
+all threads of the node, so that the other disks could not flush; and the removal of 1,000 directories came before a flush that
+a client waited for.
 
     urgent       ACKNOWLEDGE, ROLL, READ, FLUSH    four at a time, the most urgent first
     background   CHECKPOINT, RETENTION, REMOVAL    one at a time, beside the urgent ones, so that each makes progress
@@ -25,17 +25,17 @@ from typing import Any, Protocol, TypeVar
 
 from ottla.server.worker_process import OwnProcess, RunOnThread, WorkerProcess
 
-#: Concurrent syncs share a journal commit, but what waits behind them waits longer.
+#: Concurrent syncs share a journal commit, but calls that wait behind them wait longer.
 URGENT_AT_ONCE = 4
 BACKGROUND_AT_ONCE = 1
 THREADS_OF_A_DISK = URGENT_AT_ONCE + BACKGROUND_AT_ONCE
 
 
 class Priority(IntEnum):
-    """The purpose of a call. Among the calls that wait, the first one of the lowest value runs next."""
+    """The purpose of a call. Of the waiting calls, the first one with the lowest value runs next."""
 
     ACKNOWLEDGE = 0  # a flush or a checkpoint that a client or a leader waits for
-    ROLL = 1  # an append waits for it, and its connection does
+    ROLL = 1  # an append waits for it, and so does its connection
     READ = 2  # bytes that are not in memory
     FLUSH = 3  # by flush.ms, or to bound the recovery after a crash
     CHECKPOINT = 4
@@ -44,7 +44,7 @@ class Priority(IntEnum):
 
 
 class DiskQueue:
-    """The calls for one disk, which `run` carries out. It belongs to the event loop."""
+    """The calls for one disk, which `run` carries out. The object belongs to the event loop."""
 
     def __init__(self, run: RunOnThread) -> None:
         self._run = run
@@ -52,7 +52,7 @@ class DiskQueue:
         self._background = _Lane(BACKGROUND_AT_ONCE)
 
     async def run(self, priority: Priority, function: Callable[..., T], *args: object) -> T:
-        """Call the function on a thread when it is its turn; return its result, or raise its exception."""
+        """Call the function on a thread when it is its turn. Return its result, or raise its exception."""
         lane = self._urgent if priority < Priority.CHECKPOINT else self._background
         await lane.enter(priority)
         try:
@@ -62,7 +62,7 @@ class DiskQueue:
 
 
 class DiskQueues:
-    """The queue of each log directory; `runner(directory)` makes what runs the calls of one."""
+    """The queue of each log directory. `runner(directory)` makes the object that runs its calls."""
 
     def __init__(self, runner: Callable[[str], RunOnThread]) -> None:
         self._runner = runner
@@ -76,7 +76,7 @@ class DiskQueues:
 
 
 class _Lane:
-    """A number of places, which are given to those who wait in the order of their priorities."""
+    """A number of places, which waiting tasks get in the order of their priorities."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -94,11 +94,11 @@ class _Lane:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave()  # the place had been given already
+                self.leave()  # it already has the place
             raise
 
     def leave(self) -> None:
-        """Give the place to the next, unless the next one's task has been cancelled."""
+        """Give the place to the next waiting task, unless that has been cancelled."""
         while self._waiting:
             turn = heappop(self._waiting)[2]
             if not turn.done():
@@ -109,11 +109,12 @@ class _Lane:
 
 T = TypeVar("T")
 
-#: Kafka's background.threads is 10; here they share one interpreter. Eight threads close 500 partitions in half the time of four.
+#: The number of threads. Kafka's background.threads is 10; here they share one interpreter. Eight threads close 500 partitions
+#: in half the time that four need.
 THREADS = 8
-#: For so long the end of a process waits for a call of another machine that does not come back.
+#: At its end the process waits at most this long for a call to another machine that does not return.
 LONE_END_S = 5.0
-#: The limit of queued functions. Further callers wait, so that a slow disk cannot fill the memory with closures.
+#: The most queued functions. Further callers wait, so that a slow disk cannot fill the memory with closures.
 QUEUED_MAX = 256
 
 
@@ -123,27 +124,27 @@ class Workers(Protocol):
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
     async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
-        """Run a function that waits for the disk of this log directory, by its own queue and threads."""
+        """Run a function that waits for the disk of this log directory, in its queue and on its threads."""
 
     def process(self) -> WorkerProcess:
-        """Return a process for long work in Python. It is started by the first call, and its user closes it."""
+        """Return a process for long work in Python. Its first call starts it, and its user closes it."""
 
     def apart(self, name: str) -> Workers:
-        """Return one thread more, for calls that must not keep the disk's work waiting, or not wait behind it."""
+        """Return an additional thread, for calls that must neither delay the disk's work nor wait behind it."""
 
 
 class LoneThread(Executor):
-    """One thread that does not keep a process from ending: what it calls is another machine's, which may never answer."""
+    """A single thread that does not keep a process from ending: its calls go to another machine, which may never respond."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._thread: Thread | None = None
-        #: A call with its future, which may be cancelled before it begins. None ends the thread.
+        #: A call with its future, which may be cancelled before the call begins. None ends the thread.
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], object]] | None] = SimpleQueue()
         self.ended: Future[None] = Future()
 
     def submit(self, function: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
-        """Have the thread call a function after those before it."""
+        """Let the thread call a function after those before it."""
         future: Future[T] = Future()
         self._calls.put((future, partial(function, *args, **kwargs)))
         if self._thread is None:
@@ -152,7 +153,7 @@ class LoneThread(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the thread behind the call that it has begun, and behind the others unless they are dropped."""
+        """End the thread after the call that it has begun, and after the others unless they are dropped."""
         with suppress(Empty):
             while cancel_futures and (call := self._calls.get_nowait()) is not None:
                 call[0].cancel()
@@ -211,7 +212,10 @@ class ThreadWorkers:
         return made
 
     def close(self) -> None:
-        """Wait for running functions, of threads apart for some seconds in all; drop those that have not begun."""
+        """Wait for running functions, for those of single threads at most some seconds in all.
+
+        Drop functions that have not begun.
+        """
         executors = [self._executor, *(each._executor for each in self._apart)]
         for each in executors:
             each.shutdown(wait=False, cancel_futures=True)

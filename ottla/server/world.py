@@ -1,4 +1,4 @@
-"""World: all access of a node's components to the outside world, in one object.
+"""World: all access of a node's components to the outside, in one object.
 
 This module makes the real one; the simulator makes its own, with virtual time, seeded randomness, and a disk and a network
 with faults.
@@ -19,7 +19,9 @@ from ottla.storage.files import Files, OsFiles
 
 @frozen
 class World:
-    """A node's ways to the outside: clocks, chance, files, network, threads.
+    """A node's access to the outside: clocks, chance, files, network, threads.
+
+    `spawn(coroutine, name)` runs a task that belongs to the node.
 
     `spawn(coroutine, name)` runs a task that belongs to the node.
     """
@@ -33,22 +35,23 @@ class World:
 
     @property
     def session_clock(self) -> Clock:
-        """The clock of what clients and operators set in minutes to days: sessions, transactions, retention, compaction.
+        """The clock for times that clients and operators set in minutes to days: sessions, transactions, retention, compaction.
 
-        It is the node's clock. A test may move this one alone, so that days pass for the data while no broker is fenced.
+        Usually it is the node's clock. A test may move only this clock, so that days pass for the data while no broker is
+        fenced.
         """
         return self.clock
 
 
 class RealWorld:
-    """The world outside the simulator, which must be closed when the node stops."""
+    """The real world, outside of the simulator. It must be closed when the node stops."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.tasks = Tasks(loop)
         self.workers = ThreadWorkers(loop)
         self.world = World(
             clock=SystemClock(loop),
-            # Nonces and ids of sessions come from it, which clients must not be able to predict.
+            # Nonces and ids of sessions come from it. Clients must not be able to predict these.
             rng=random.SystemRandom(),
             files=OsFiles(),
             network=TcpNetwork(loop, self.tasks.spawn),

@@ -97,8 +97,9 @@ def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
     """Open the tables of a topic, with the columns of the latest schemas.
 
     Raises:
-        StoreRefused, StoreFailure, TableRefused: the tables cannot be opened. RegistryWaits, ColumnsError: the registry cannot
-        be reached; the JSON Schema cannot be used. OSError, ValueError: the file of the registry's login cannot be read.
+        StoreRefused, StoreFailure, TableRefused: the tables cannot be opened.
+        RegistryWaits, ColumnsError: the registry cannot be reached; the JSON Schema cannot be used.
+        OSError, ValueError: the file of the registry's login cannot be read.
     """
     if owner.topic.endswith(REJECTED_SUFFIX):
         raise TableRefused(

@@ -57,8 +57,9 @@ class SegmentSource:
         """Translate as described at `FileSource`.
 
         Raises:
-            SegmentsGone: see there. SchemaMoved: the first records have a newer schema, and need another layout. RegistryWaits:
-            the schema registry cannot be reached.
+            SegmentsGone: see there.
+            SchemaMoved: the first records have a newer schema, and need another layout.
+            RegistryWaits: the schema registry cannot be reached.
             ColumnsError: records are damaged.
         """
         rows, rejected = PartedBuffers(self._layout.schema, self._parted), ParquetBuffer(self._layout.rejected_schema)

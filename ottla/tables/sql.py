@@ -54,7 +54,8 @@ class TableDatabase:
         """Run one statement or several; the result is the last one's.
 
         Raises:
-            SqlFailed: DuckDB rejects it. TableRefused: a table in it cannot be read here.
+            SqlFailed: DuckDB rejects it.
+            TableRefused: a table in it cannot be read here.
             StoreFailure: the store does not answer.
         """
         try:

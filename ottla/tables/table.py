@@ -76,8 +76,8 @@ class Table(Protocol):
         """Return its state, or None if it does not exist.
 
         Raises:
-            TableRefused: it exists, but belongs to something else. CommitUnknown, StoreFailure: catalog or store has not
-            answered.
+            TableRefused: it exists, but belongs to something else.
+            CommitUnknown, StoreFailure: catalog or store has not answered.
         """
 
     def create(self, sequence: int) -> None:

@@ -96,9 +96,9 @@ class Translator:
         """Write the next file. Return None if there is nothing to offer. `taken` is the position of the tables.
 
         Raises:
-            StoreFailure: the file may exist or not; the next call writes another one. CommitConflict: there is a newer leader,
-            or the log was restored, and its leader epochs are lower again. TableRefused: the log was restored, and lacks
-            records of this leader epoch that the tables have.
+            StoreFailure: the file may exist or not; the next call writes another one.
+            CommitConflict: there is a newer leader, or the log was restored, and its leader epochs are lower again.
+            TableRefused: the log was restored, and lacks records of this leader epoch that the tables have.
         """
         assert span.leader_epoch == self._leader_epoch and span.partition == self._partition
         if taken is not None:

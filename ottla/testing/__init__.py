@@ -5,12 +5,14 @@
         cluster.kill(2)                      kill -9
         cluster.pause(2)                     SIGSTOP: the sockets stay open, nothing answers
         cluster.resume(2)
-        cluster.start(2)                     starts it again on the same data and ports cluster.restart(2) a clean stop, then a
-        start
-        cluster.partition(1, 2)              cuts both directions; one_way=True: 2 receives nothing from 1 cluster.isolate(3)
-        from all other nodes; clients=True: from clients, too cluster.heal() everything, or heal(1, 2) cluster.latency(50) and
-        bandwidth(100_000): slow connections cluster.advance(days=10) retention, sessions and transactions notice it
-        cluster.disk_full(1) and slow_disk(100, 1)
+        cluster.start(2)                     starts it again on the same data and ports
+        cluster.restart(2)                   a clean stop, then a start
+        cluster.partition(1, 2)              cuts both directions; one_way=True: 2 receives nothing from 1
+        cluster.isolate(3)                   from all other nodes; clients=True: from clients, too
+        cluster.heal()                       everything, or heal(1, 2)
+        cluster.latency(50)                  and bandwidth(100_000): slow connections
+        cluster.advance(days=10)             retention, sessions and transactions notice it
+        cluster.disk_full(1)                 and slow_disk(100, 1)
         cluster.fail_next("Produce", "NOT_ENOUGH_REPLICAS")      and delay("Fetch", 2), versions("Fetch", highest=11)
         cluster.topic("orders", partitions=3, seed=["3 apples"])
         cluster.records("orders", 1)         the first record, once it is there

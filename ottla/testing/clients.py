@@ -104,8 +104,9 @@ class Clients:
         """Create a topic, write the seed into it, and return its name.
 
         Raises:
-            Failure: the cluster rejects it, with a reason. TooFewNodes: it has fewer brokers than the topic is to have
-            replicas. ValueError: a row of the seed is malformed.
+            Failure: the cluster rejects it, with a reason.
+            TooFewNodes: it has fewer brokers than the topic is to have replicas.
+            ValueError: a row of the seed is malformed.
         """
         rows = list(read_seed(seed))
 

@@ -145,7 +145,8 @@ class Nursery:
         """Start `ottla start` with these arguments and faults, in this directory.
 
         Raises:
-            RuntimeError: the nursery has ended; the message says how. Its own output is above. OSError: it cannot fork.
+            RuntimeError: the nursery has ended; the message says how. Its own output is above.
+            OSError: it cannot fork.
         """
         ready_fd, ready_write = os.pipe()
         alive_read, alive_fd = os.pipe()

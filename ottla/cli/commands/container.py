@@ -1,8 +1,7 @@
-"""The command `ottla container`, the entry point of the image.
+"""The command `ottla container`, the entry point of the image. From environment variables it starts a node, or it prints one
+line that says why it cannot.
 
-From environment variables it starts a node, or it prints one line that says why it cannot.
-
-run configure and start; arguments VAR=value count as environment
+run         configure and start; arguments VAR=value count as environment
 configure   write the properties to a file, for images whose users put a step between this and the next
 launch      start the node that was configured
 registry    start a schema registry, by the variables of cp-schema-registry's image

@@ -6,8 +6,9 @@ starts after such a crash. The effect on records, transactions and groups is tha
 docs/SNAPSHOTS.md.
 
     layout.py    the paths of snapshots, and the description of each
-    fence.py     the nodes' processes, and the moment in which all of them are stopped copying.py what is linked, what is
-    copied, and how much of it before that moment sealing.py recovery of the copies, so that every fork starts as after an
-    orderly stop, and shares all files taking.py `ottla snapshot create`: these steps in their order placing.py the other way: a
-    directory of a cluster from a snapshot (`ottla snapshot restore`, `ottla fork`)
+    fence.py     the nodes' processes, and the moment in which all of them are stopped
+    copying.py   what is linked, what is copied, and how much of it before that moment
+    sealing.py   recovery of the copies, so that every fork starts as after an orderly stop, and shares all files
+    taking.py    `ottla snapshot create`: these steps in their order
+    placing.py   the other way: a directory of a cluster from a snapshot (`ottla snapshot restore`, `ottla fork`)
 """

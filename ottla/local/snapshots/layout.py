@@ -1,9 +1,10 @@
 """The paths of a local cluster's snapshots, and the description of each (`About`).
 
-DIR/cluster.properties, DIR/node-1/data, ...      the cluster (`ottla dev --dir DIR`) DIR/snapshots/NAME/node-1/data, ... the
-log directory of each node DIR/snapshots/NAME/contents a line for each file: its size and its path
-DIR/snapshots/NAME/snapshot.json written last: a snapshot without it is not one DIR/snapshots/.NAME.part a snapshot that is
-being made, or was left by a killed process
+DIR/cluster.properties, DIR/node-1/data, ...      the cluster (`ottla dev --dir DIR`)
+DIR/snapshots/NAME/node-1/data, ...               the log directory of each node
+DIR/snapshots/NAME/contents                       a line for each file: its size and its path
+DIR/snapshots/NAME/snapshot.json                  written last: a snapshot without it is not one
+DIR/snapshots/.NAME.part                          a snapshot that is being made, or was left by a killed process
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def read(path: str) -> About:
     """Return the description of a snapshot.
 
     Raises:
-        DamagedSnapshot: the description is damaged. Failure: there is none, or a newer version of Ottla has made the snapshot.
+        DamagedSnapshot: the description is damaged.
+        Failure: there is none, or a newer version of Ottla has made the snapshot.
     """
     file = os.path.join(path, ABOUT)
     try:

@@ -2,15 +2,16 @@
 
 The decision is that of Kafka's StandardAuthorizer, for an operation of a principal on a host, on a resource:
 
-    1   entries count whose pattern covers the name:   literal, the same name · literal "*", every name · prefixed, its beginning
-    2   of those, entries match whose principal is the caller's or "User:*", whose host is the caller's, a network with it or "*"
-        (KIP-1276: 10.0.0.0/8), and whose operation is the requested one or ALL; to allow DESCRIBE, one of IMPLIES_DESCRIBE is enough, to allow DESCRIBE_CONFIGS
-        also ALTER_CONFIGS (a denial implies nothing)
+    1   the entries count whose pattern covers the name: literal, the same name · literal "*", every name · prefixed, its
+        beginning
+    2   of those, entries match whose principal is the caller's or "User:*", whose host is the caller's, a network with it or
+        "*" (KIP-1276: 10.0.0.0/8), and whose operation is the requested one or ALL; to allow DESCRIBE, one of IMPLIES_DESCRIBE
+        is enough, to allow DESCRIBE_CONFIGS also ALTER_CONFIGS (a denial implies nothing)
     3   one DENY that matches: denied · otherwise one ALLOW that matches: allowed
     4   nothing matches: denied; but if no pattern covers the name, allow.everyone.if.no.acl.found decides
 
-One difference is intended: Kafka's scan overlooks a literal "*" for names that begin with "*" (and can loop for ever on names that
-sort before it); here it covers every name, as documented. authorizer.py handles super users and caching.
+One difference is intended: Kafka's scan overlooks a literal "*" for names that begin with "*" (and can loop for ever on names
+that sort before it); here it covers every name, as documented. authorizer.py handles super users and caching.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Decision(Enum):
 
 
 class Verdict(NamedTuple):
-    """A decision, and the entry that made it."""
+    """A decision, and the entry that led to it."""
 
     decision: Decision
     entry: AccessControlEntry | None = None

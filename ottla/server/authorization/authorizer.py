@@ -86,7 +86,7 @@ class AllowAll:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether an action is allowed. `verdict` is what the entries say; a super user is not compared with them."""
+    """The decision about an action. `verdict` is that of the entries; a super user is not compared with them."""
 
     allowed: bool
     verdict: Verdict | None
@@ -211,7 +211,7 @@ class StandardAuthorizer:
         )
 
 
-#: Resource types and operations are those of operations.py.
+#: Resource types and operations are the numbers in operations.py.
 Authorizer: TypeAlias = AllowAll | StandardAuthorizer
 
 
@@ -262,7 +262,7 @@ def read_super_users(text: str) -> list[str]:
 
 
 def describe_acls(authorizer: Authorizer, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Return the entries that match the filter of DescribeAcls (29), gathered by the resource they are about.
+    """Return the entries that match the filter of DescribeAcls (29), grouped by their resource.
 
     v1 pattern types (KIP-290) · v2 flexible · v3 the user resource type (KIP-373).
 

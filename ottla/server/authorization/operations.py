@@ -46,9 +46,9 @@ PREFIXED: Final = 4
 DENY: Final = 2
 ALLOW: Final = 3
 
-#: The one resource of type CLUSTER.
+#: The only resource of type CLUSTER.
 CLUSTER_NAME: Final = "kafka-cluster"
-#: A literal name that stands for all names, a host that stands for all hosts.
+#: A literal name that stands for all names, and a host that stands for all hosts.
 WILDCARD: Final = "*"
 WILDCARD_PRINCIPAL: Final = "User:*"
 

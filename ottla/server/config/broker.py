@@ -1,7 +1,7 @@
 """All configurations of a node: the tables of `tables/` combined, the rules for names that are not in them, and names in a properties file.
 
-A server.properties written for Kafka is accepted, and DescribeConfigs shows what Kafka would show. Most properties are used; those in the
-tables of effects here are not:
+A server.properties written for Kafka is accepted, and DescribeConfigs shows what Kafka would show. Most properties are used.
+Those in the tables of effects here are not:
 
     rejected      ignoring it would weaken a protection that the operator relies on: the node does not start with it
     no effect     the node accepts Kafka's property and describes it to clients, but does not use it: named in one line at start
@@ -44,7 +44,7 @@ DYNAMIC_ONLY = table(
 
 #: listener.name.<listener>.<configuration>, or listener.name.<listener>.<mechanism>.<configuration>.
 LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-#: The names of these properties may have a SASL mechanism between listener and name.
+#: These properties may have a SASL mechanism between the listener and the name.
 MECHANISM_CONFIGS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -52,10 +52,10 @@ MECHANISM_CONFIGS = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-#: Per-broker in their table, but cluster-wide with a listener's prefix.
+#: These are per-broker in their table, but cluster-wide with a listener's prefix.
 CLUSTER_LEVEL_LISTENER_CONFIGS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
-#: The same configuration in other units or under older names, in the order of precedence.
+#: Names of the same configuration in other units, or older names, in the order of precedence.
 SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -75,7 +75,7 @@ def base_name(name: str) -> str:
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """Return all names under which the value of `name` may be set, in the order of precedence."""
+    """Return all names with which the value of `name` may be set, in the order of precedence."""
     base = base_name(name)
     return (name, base) if base != name else _SYNONYMS.get(name, (name,))
 
@@ -94,8 +94,8 @@ AUTHORIZER_CONFIGS = frozenset({SUPER_USERS, ALLOW_EVERYONE})
 def is_secret(name: str) -> bool:
     """Return True for passwords, and for unknown names, which could be passwords (Kafka hides them, too).
 
-    Kafka also hides the authorizer's. Here they are shown to who may describe the cluster's configs, because without them no tool
-    can say what a user may do (`ottla acl why`).
+    Kafka also hides the authorizer's configurations. Here a user who may describe the cluster's configs sees them, because
+    without them no tool can say what a user may do (`ottla acl why`).
     """
     key = key_of(name)
     return name not in AUTHORIZER_CONFIGS if key is None else key.secret
@@ -113,7 +113,7 @@ class Effect(Enum):
 
 
 class RejectedProperty(NamedTuple):
-    """The protection that would be missing, and what to do instead."""
+    """The protection that would be missing, and the remedy."""
 
     protection: str
     remedy: str
@@ -122,7 +122,7 @@ class RejectedProperty(NamedTuple):
 _NO_POLICY = "it would be created or changed without asking the policy"
 _LEAVE_OUT = "leave it out"
 
-#: Properties that are rejected with any value but the default.
+#: Properties that are rejected with any value except the default.
 REJECTED: dict[str, RejectedProperty] = {
     "create.topic.policy.class.name": RejectedProperty(
         f"Java policies are not run: {_NO_POLICY}",
@@ -154,7 +154,8 @@ REJECTED: dict[str, RejectedProperty] = {
     "security.providers": RejectedProperty("Java security providers are not loaded", _LEAVE_OUT),
 }
 
-#: Whole families without effect, because their feature is missing. Rows of `REJECTED` and names that are used are excepted.
+#: Families of properties without effect, because their feature is missing. Rows of `REJECTED`, and names that are used, are
+#: exceptions.
 FAMILIES: dict[str, str] = {
     "remote.": "parts of tiered storage that are Java classes, or their threads",
     "log.remote.": "tiered storage: full segments are copied without a lag",
@@ -215,7 +216,8 @@ READ_OF_FAMILIES = frozenset(
     "group.streams.session.timeout.ms",
 }
 
-#: Kafka does not start with a smaller group.consumer.heartbeat.interval.ms without it; nothing is missing where it has no effect.
+#: Kafka does not start with a smaller group.consumer.heartbeat.interval.ms unless this is set; where it has no effect, nothing
+#: is missing.
 NOT_NEEDED = frozenset({"group.consumer.min.heartbeat.interval.ms"})
 
 # fmt: off
@@ -256,7 +258,7 @@ _SINGLE = frozenset(name for names in NO_EFFECT.values() for name in names)
 
 
 def effect_of(name: str) -> Effect:
-    """Return the effect of a name in the tables of brokers, with or without a listener's prefix."""
+    """Return the effect of a name in the brokers' tables, with or without a listener's prefix."""
     base = base_name(name)
     if base in REJECTED:
         return Effect.REJECTED
@@ -266,7 +268,7 @@ def effect_of(name: str) -> Effect:
 
 
 def check_effect(name: str, value: Any, where: str = "") -> None:
-    """Check that a property may be set; `value` is parsed, `where` is the file or option that set it.
+    """Check that a property may be set. `value` is parsed; `where` is the file or option that set it.
 
     Raises:
         ConfigError: the property would have no effect, but must not be ignored.

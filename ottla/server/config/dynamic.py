@@ -47,7 +47,7 @@ from ottla.server.config.resource_configs import (
 
 
 class ConfigSource(IntEnum):
-    """The source of a configuration's value. The numbers are those of DescribeConfigs."""
+    """The source of a configuration's value. The numbers are those in DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -66,7 +66,7 @@ class Levels(NamedTuple):
     broker: Mapping[str, str]
     default: Mapping[str, str]
     static: Mapping[str, str]
-    #: The defaults of an older release that are not those of the tables.
+    #: The defaults of an older release that differ from those in the tables.
     release: Mapping[str, Any] = {}
 
     @property
@@ -75,13 +75,13 @@ class Levels(NamedTuple):
         return frozenset().union(self.broker, self.default, self.static)
 
 
-#: The types of configurations whose default in an older release is the one that this node goes by. Others are names of files, classes
-#: and listeners, which are those of this node.
+#: With an older release, the node uses that release's defaults of these types. Other types are names of files, classes and
+#: listeners, and their defaults are those of this node.
 NUMBERS = (Type.BOOLEAN, Type.SHORT, Type.INT, Type.LONG, Type.DOUBLE)
 
 
 def release_defaults(release: Release) -> Values:
-    """Return the defaults of a release, parsed, by name. One that is out of the bounds of today is shown, and not gone by."""
+    """Return the defaults of a release, parsed, by name. A default outside of the present bounds is shown, but not used."""
     found = {}
     for name, config in release.own_configs("broker").items():
         key = BROKER_CONFIGS.get(name)
@@ -113,7 +113,7 @@ def broker_values(levels: Levels, rejected: list[ConfigError] | None = None) -> 
 
 
 def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: bool) -> list[Synonym]:
-    """Return the values of `name` under any of `names`, in the order of precedence."""
+    """Return the values that are set under any of `names` for `name`, in the order of precedence."""
     found = []
     names = tuple(names)
     for level, source in (
@@ -127,13 +127,13 @@ def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: boo
         if key is not None and not key.required and key.default is not None:
             default = levels.release.get(each, key.default)
             found.append(Synonym(each, None if secret else key.to_text(default), ConfigSource.DEFAULT))
-    # A listener's own value is no synonym of the plain name, nor is a value in hours a synonym of an unset one in ms.
+    # A listener's own value is no synonym of the plain name. And a value in hours is no synonym of an unset one in ms.
     first = next((number for number, synonym in enumerate(found) if synonym.name == name), len(found))
     return found[first:]
 
 
 def describe_broker(levels: Levels, values: Values) -> list[Described]:
-    """Describe all configurations of one broker; internal ones only if they are set."""
+    """Describe all configurations of one broker. Internal ones are described only if they are set."""
     texts = {**levels.static, **levels.default, **levels.broker}
     names = [name for name, key in BROKER_CONFIGS.items() if not key.internal or name in texts]
     names += [name for name in texts if name not in BROKER_CONFIGS]
@@ -171,7 +171,10 @@ def _describe_broker(
 def describe_topic(
     overrides: Mapping[str, str], levels: Levels, values: Values, asked: Collection[str] = ()
 ) -> list[Described]:
-    """Describe all configurations of a topic on this broker: of those that only tables have, without one, what is asked for by name."""
+    """Describe all configurations of a topic on this broker.
+
+    Without a table, a configuration of tables is described only if its name is requested.
+    """
     effective = topic_values(overrides, values)
     rows = []
     for name, key in TOPIC_CONFIGS.items():
@@ -225,9 +228,9 @@ def _described(key: ConfigKey, value: object, found: list[Synonym]) -> Described
     )
 
 
-#: Kafka rejects a broker's configurations with another error code than a topic's or a group's.
+#: For a broker's configurations Kafka uses another error code than for those of a topic or a group.
 CODE = ErrorCode.INVALID_REQUEST
-#: Kafka opens and closes listeners while it runs; here they are opened when the node starts.
+#: Kafka opens and closes listeners at run time; here they are opened when the node starts.
 AT_START_ONLY = frozenset({"listeners", "listener.security.protocol.map"})
 DEDUPE_BUFFER, CLEANER_THREADS = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
 DEDUPE_BUFFER_MIN = 1 << 20
@@ -235,7 +238,7 @@ PER_BROKER = frozenset(name for name, key in BROKER_CONFIGS.items() if key.dynam
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError if these configurations may not be set dynamically: for one broker, or for all.
+    """Raise ConfigError if these configurations may not be set dynamically, for one broker or for all.
 
     Kafka's broker checks this before it forwards the request. Here the controller does, so that no request bypasses the check.
     """
@@ -280,10 +283,10 @@ def _is_per_broker(name: str) -> bool:
     return name in PER_BROKER if match is None else match.group(2) not in CLUSTER_LEVEL_LISTENER_CONFIGS
 
 
-# What Kafka's broker checks of its values as a whole when they are altered while it runs. Pools of threads grow to twice their size at
-# most with one change, and shrink to half. Local retention is not more than retention, also without remote storage; at the start a broker
-# without it is allowed to have more. Nodes have neither such threads nor remote storage. Tools and users of Kafka read these answers
-# nevertheless, and the same limits keep a mistake out of the metadata.
+# When values are altered at run time, Kafka's broker also checks their relations. One change may at most double the size of a
+# thread pool, or halve it. Local retention may not exceed retention, even without remote storage (at its start a broker without
+# remote storage may have more). Nodes have no such threads. But tools and users of Kafka read these errors, and the same limits
+# keep mistakes out of the metadata.
 
 POOLS = (
     "num.io.threads",
@@ -292,19 +295,20 @@ POOLS = (
     "num.recovery.threads.per.data.dir",
     "background.threads",
 )
-#: Local retention, the topic configuration that it may not exceed, and that one's name at a broker; -2 means as much as it.
+#: Local retention, the topic configuration that it may not exceed, and the broker's name of the latter. -2 means the same
+#: value.
 LOCAL_RETENTIONS = (
     ("log.local.retention.ms", "retention.ms", "log.retention.ms"),
     ("log.local.retention.bytes", "retention.bytes", "log.retention.bytes"),
 )
 AS_RETENTION, UNLIMITED = -2, -1
 POOL_NAMES = frozenset((*POOLS, CLEANER_THREADS))
-#: Kafka's broker looks at local retention with each change of what is a default of topics.
+#: Kafka's broker checks local retention whenever a default of topics changes.
 TOPIC_DEFAULTS = frozenset(name for names in TOPIC_SYNONYMS.values() for name, _ in names)
 
 
 def check_changes(changed: Collection[str], before: Values, after: Values) -> None:
-    """Raise ConfigError, with the text of Kafka 4.3.1, for the first value that this change must not lead to."""
+    """Raise ConfigError with the text of Kafka 4.3.1 for the first value that this change may not lead to."""
     if not POOL_NAMES.isdisjoint(changed):
         check_thread_pools(before, after)
     if not TOPIC_DEFAULTS.isdisjoint(changed):
@@ -312,7 +316,7 @@ def check_changes(changed: Collection[str], before: Values, after: Values) -> No
 
 
 def check_thread_pools(before: Values, after: Values) -> None:
-    """Raise ConfigError, with the text of Kafka 4.3.1, for the first pool whose size changes too much."""
+    """Raise ConfigError with the text of Kafka 4.3.1 for the first thread pool whose size changes too much."""
     for name in (*POOLS, CLEANER_THREADS):
         size, now = after[name], before[name]
         failed = f"Dynamic thread count update validation failed for {name}={size}, value should"
@@ -342,7 +346,7 @@ def _check_local_retention(values: Values) -> None:
 
 
 def _invalid(name: str, size: int, why: str) -> ConfigError:
-    """Return the error with Kafka's text, which names the class of its exception."""
+    """Return the error with Kafka's text, which names the class of the exception."""
     java = f"org.apache.kafka.common.config.ConfigException: {why}"
     message = f"Invalid value {java} for configuration Invalid dynamic configuration"
     return ConfigError(name, size, why, message=message, code=CODE)

@@ -55,11 +55,11 @@ class _Required:
         return "REQUIRED"
 
 
-#: A rule for single values: its value has the type that the key's `Type` says.
+#: A rule for single values. The value has the type in the key's `Type`.
 Validator: TypeAlias = Callable[[str, Any], None]
-#: Parsed values by name: the type of each is that of its key.
+#: Parsed values by name. Each has the type of its key.
 Values: TypeAlias = Mapping[str, Any]
-#: The value of `default` for a configuration that must be set.
+#: This is the `default` of a configuration that must be set.
 REQUIRED: Final = _Required()
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -113,7 +113,7 @@ def parse(name: str, text: str, kind: Type) -> Any:
             raise ConfigError(name, text, "Expected value to be either true or false")
         case Type.SHORT | Type.INT | Type.LONG:
             limit = LIMITS[kind]
-            # No type has more than 20 digits; int() of very long texts would take quadratic time.
+            # No number of these types has more than 20 digits, and int() of a very long text would take quadratic time.
             if _INTEGER.fullmatch(text) and len(text) <= 20 and -limit <= int(text) < limit:
                 return int(text)
             raise ConfigError(name, text, f"Not a number of type {kind.name}")
@@ -148,7 +148,7 @@ def java_double(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
-    from decimal import Decimal  # not when a node starts: it takes 2 ms
+    from decimal import Decimal  # imported late, because it takes 2 ms of a node's start
 
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
@@ -162,7 +162,7 @@ def table(*rows: ConfigKey) -> dict[str, ConfigKey]:
 
 
 class ConfigError(ValueError):
-    """A value or a name is invalid. The text is that of Kafka for the same error.
+    """A value or a name is invalid. The text is Kafka's for the same error.
 
     `what_to_try` is a remedy for the operator; it is not sent to clients.
     """
@@ -202,7 +202,7 @@ def shown(value: object) -> str:
 
 
 def require(package: str, what: str, name: str, value: object) -> None:
-    """Refuse a property that needs a package. Raises ConfigError: the package is not there."""
+    """Reject a property whose package is not installed. Raises ConfigError: the package is missing."""
     if reason := missing(package, what):
         remedy = f"install {package} of your distribution, or pip install {package} with a compiler"
         raise ConfigError(name, str(value), reason, remedy)

@@ -21,7 +21,7 @@ ANY_ADDRESS = "0.0.0.0"
 
 @frozen
 class Endpoint:
-    """One entry of `listeners`, with its entry of `advertised.listeners` if there is one."""
+    """One entry of `listeners`, with the entry of `advertised.listeners` for it, if there is one."""
 
     name: str
     host: str
@@ -73,7 +73,10 @@ def _parse(name: str, entries: Sequence[str]) -> list[Endpoint]:
 
 
 def _check_ports(entries: Sequence[str], listeners: Sequence[Endpoint]) -> None:
-    """Check for duplicate ports: two listeners may share one only with an IPv4 and an IPv6 address; port 0 is any free port."""
+    """Check for duplicate ports.
+
+    Two listeners may share a port only if one has an IPv4 and the other an IPv6 address; port 0 means any free port.
+    """
     by_port: dict[int, list[Endpoint]] = {}
     for listener in listeners:
         if listener.port != 0:
@@ -111,7 +114,7 @@ def read_endpoints(values: Values) -> tuple[Endpoint, ...]:
         endpoints.append(
             replace(
                 listener,
-                # Two that share a port have one family each.
+                # Two listeners that share a port have one address family each.
                 host=listener.host if ports[listener.port] > 1 else of_every_family(listener.host),
                 security_protocol=protocols[listener.name],
                 advertised_host=None if shown_as is None else shown_as.host,
@@ -141,7 +144,7 @@ def _read_advertised(values: Values, known: set[str]) -> dict[str, Endpoint]:
 
 
 def read_voters(entries: Sequence[str]) -> tuple[VoterAddress, ...]:
-    """Parse controller.quorum.voters, whose form its rule has checked."""
+    """Parse controller.quorum.voters. Its rule has already checked the form."""
     voters = []
     for entry in entries:
         node_id, _, address = entry.partition("@")

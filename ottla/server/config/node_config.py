@@ -1,4 +1,4 @@
-"""The configuration of a node: parsed, checked, accessible by attribute and by name.
+"""The configuration of a node: it is parsed and checked, and can be read by attribute and by name.
 
     config["log.retention.ms"]      by Kafka's name            config.node_id      by name with underscores
 
@@ -42,7 +42,7 @@ from ottla.server.config.tables.topic_tables import STORE_OPTION
 log = logging.getLogger(__name__)
 
 BROKER, CONTROLLER = "broker", "controller"
-#: A name this near to a known one is misspelt; plugins and images have properties of their own, which are not.
+#: A name that is at least this similar to a known one counts as misspelt. Names of plugins and images are less similar.
 SIMILARITY_MIN = 0.85
 
 
@@ -50,10 +50,10 @@ class NodeConfig:
     """The configuration of a node. Dynamic configurations change it while the node runs."""
 
     def __init__(self, static: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """Take in `where` the place where a property is set, for error messages."""
+        """Take in `where` the place where each property is set, for error messages."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
-        #: The options of the stores and catalogs of tables. Some are passwords.
+        #: The options of the stores and catalogs of tables. Some of them are passwords.
         self.store_options = {
             name.removeprefix(STORE_OPTION): text for name, text in self.static.items() if name.startswith(STORE_OPTION)
         }
@@ -64,7 +64,7 @@ class NodeConfig:
             and name not in AUTHORIZER_CONFIGS
             and not name.startswith((STORE_OPTION, *remote_storage.PREFIXES))
         )
-        #: The texts of all levels, for DescribeConfigs, and all configurations by name.
+        #: The texts of all levels for DescribeConfigs, and all configurations by name.
         release = RELEASES[release_name(self.own["ottla.advertised.release"])]
         self.levels = Levels({}, {}, self.static, release_defaults(release))
         self.values = broker_values(self.levels)
@@ -85,7 +85,7 @@ class NodeConfig:
         check_roles(self)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a property's value, of Kafka's and of Ottla's own.
+        """Return the value of a property, Kafka's or Ottla's own.
 
         Raises:
             KeyError: there is no such property.
@@ -100,7 +100,7 @@ class NodeConfig:
     def of_listener(self, listener: str, mechanism: str = "") -> Values:
         """Return one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name.
 
-        With a mechanism, those of one SASL mechanism (`listener.name.<listener>.<mechanism>.<name>`).
+        With a mechanism, return those of one SASL mechanism (`listener.name.<listener>.<mechanism>.<name>`).
         """
         prefix, found = f"listener.name.{listener.lower()}.", {}
         if mechanism:
@@ -127,7 +127,7 @@ class NodeConfig:
 
     @property
     def log_directories(self) -> list[str]:
-        """The directories of logs, without what writes one directory in two ways (`/a` and `/a/`)."""
+        """The log directories, each once (`/a` and `/a/` are the same directory)."""
         return [normpath(path) for path in self.values["log.dirs"] or self.values["log.dir"]]
 
     @property
@@ -155,7 +155,10 @@ class NodeConfig:
 
     @property
     def early_start_listeners(self) -> frozenset[str]:
-        """The listeners that open before the authorizer has its entries (KIP-801); by default those of the controllers."""
+        """The listeners that open before the authorizer has its entries (KIP-801).
+
+        By default they are those of the controllers.
+        """
         names = self.values["early.start.listeners"]
         return frozenset(self.controller_names if names is None else (name.upper() for name in names))
 
@@ -165,7 +168,7 @@ class NodeConfig:
         return tuple(endpoint for endpoint in self.endpoints if endpoint.name not in self.controller_names)
 
     def security_protocol(self, listener: str) -> str:
-        """Return the protocol of a listener, which other nodes may have."""
+        """Return the protocol of a listener. The listener may exist only on other nodes."""
         return protocol_map(self["listener.security.protocol.map"], self["controller.listener.names"])[listener]
 
     @property
@@ -203,13 +206,13 @@ class NodeConfig:
         return changed
 
     def watch(self, watcher: Callable[[NodeConfig, frozenset[str]], None]) -> None:
-        """Register a callback for changes; it gets the names that changed."""
+        """Register a callback for changes. It gets the changed names."""
         self._watchers.append(watcher)
 
 
 def _with_suggestion(name: str) -> str:
-    """Return an unknown name with the known one that is nearest to it, if one is near."""
-    from difflib import get_close_matches  # a start without a mistake does without it
+    """Return an unknown name together with the most similar known one, if one is similar."""
+    from difflib import get_close_matches  # imported late: a start without a mistake does not need it
 
     near = get_close_matches(name, BROKER_CONFIGS, n=1, cutoff=SIMILARITY_MIN)
     return f"{name} (did you mean {near[0]}?)" if near else name
@@ -252,7 +255,7 @@ def check_roles(config: NodeConfig) -> None:
         raise ConfigError(name, None, message, what_to_try, message=message)
 
 
-#: What is not met, the first first: the name, Kafka's message, and what to try.
+#: The requirements that are not met, in order: the name, Kafka's message, and the remedy.
 Unmet: TypeAlias = Iterator[tuple[str, str, str]]
 
 
@@ -318,7 +321,7 @@ def _unmet_by_values(config: NodeConfig) -> Unmet:
             f"currently configured listeners are {','.join(names)}",
             f"inter.broker.listener.name={names[0]}",
         )
-    # A misspelt directory would continue to get replicas.
+    # Otherwise a directory with a misspelt name would continue to get replicas.
     if misspelt := [path for path in config.cordoned_directories if path != "*" and path not in directories]:
         yield (
             "cordoned.log.dirs",

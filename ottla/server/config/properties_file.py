@@ -21,7 +21,7 @@ def read_properties(data: bytes, path: str) -> dict[str, str]:
 
 
 def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """Set both node.id and broker.id, which are two names of one property."""
+    """Set both node.id and broker.id, which are two names of the same property."""
     both = dict(static)
     old, new = both.get("broker.id"), both.get("node.id")
     if old is not None and new is not None and old.strip() != new.strip():

@@ -1,4 +1,7 @@
-"""Rules of remote storage (KIP-405): where a node's store is, and which topics may have it. The messages are Kafka's."""
+"""Rules of remote storage (KIP-405): the place of a node's store, and the topics that may have remote storage.
+
+The messages are Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from ottla.server.config.key import ConfigError, Values
 
 SYSTEM, TOPIC = "remote.log.storage.system.enable", "remote.storage.enable"
 LOCATION = "ottla.tier.location"
-#: `ottla.tier.store.NAME=VALUE` in the node's file: an option of the store, such as a key.
+#: `ottla.tier.store.NAME=VALUE` in the node's file is an option of the store, such as a key.
 TIER_STORE_OPTION = "ottla.tier.store."
-#: What Kafka hands to its managers of metadata and of segments. Of these, sizes of the topic and LocalTieredStorage's folder are read.
+#: The prefixes of properties that Kafka passes to its managers of metadata and of segments. Of these only sizes of the topic
+#: and LocalTieredStorage's folder are used.
 METADATA_MANAGER, STORAGE_MANAGER = "rlmm.config.", "rsm.config."
 LOCAL_FOLDER = "rsm.config.dir"
 PREFIXES = (TIER_STORE_OPTION, METADATA_MANAGER, STORAGE_MANAGER)
@@ -19,7 +23,7 @@ AS_THE_TOPIC, UNLIMITED = -2, -1
 
 
 def tier_location(own: Values, static: Mapping[str, str]) -> str:
-    """Return the path or address of the store, "" if there is none."""
+    """Return the path or address of the store, or "" if there is none."""
     return own[LOCATION] or static.get(LOCAL_FOLDER, "")
 
 
@@ -33,19 +37,19 @@ def tier_options(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_remote(configs: Mapping[str, str]) -> bool:
-    """Return whether a topic has remote storage, by the texts of its configuration."""
+    """Return whether a topic has remote storage, from the texts of its configuration."""
     return configs.get(TOPIC, "").lower() == "true"
 
 
 def check_system(values: Values, own: Values, static: Mapping[str, str]) -> None:
-    """Raise ConfigError if remote storage is on, and there is no place for it."""
+    """Raise ConfigError if remote storage is on, but no place for it is set."""
     if values[SYSTEM] and not tier_location(own, static):
         text = f"{SYSTEM}=true needs {LOCATION}, the path or address below which segments lie"
         raise ConfigError(SYSTEM, "true", text, message=text)
 
 
 def check_remote_storage(values: Values, broker_values: Values) -> None:
-    """Raise ConfigError if a topic's parsed values are not allowed together, in the order in which Kafka looks at them."""
+    """Raise ConfigError if a topic's parsed values may not be combined. The order of checks is Kafka's."""
     if not values[TOPIC]:
         return
     if not broker_values.get(SYSTEM):
@@ -82,7 +86,7 @@ def check_remote_storage(values: Values, broker_values: Values) -> None:
 
 
 def check_turned_off(existing: Mapping[str, str], configs: Mapping[str, str]) -> None:
-    """Raise ConfigError if a topic would lose its remote segments without saying so."""
+    """Raise ConfigError if a change would delete a topic's remote segments without an explicit request for that."""
     if is_remote(existing) and not is_remote(configs) and configs.get(DELETE, "").lower() != "true":
         text = (
             "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and turn to"

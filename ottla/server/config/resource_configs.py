@@ -1,7 +1,8 @@
 """Configurations of topics, of groups, and of client-metrics subscriptions (KIP-714): tables, the broker's values for them, and rules between them.
 
-If a topic does not set a configuration, it has its broker's value of the synonym, converted if the units differ; the three
-without a synonym have a default of their own. A group's default is a broker's configuration, too, and lies within the broker's bounds.
+If a topic does not set a configuration, it has the broker's value of the synonym, converted if the units differ; three
+configurations without a synonym have their own defaults. A group's default is also a broker's configuration, and is within the
+broker's bounds.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 
 TABLE_PREFIX = "ottla.table."
-#: Topic configurations that are a broker's with another name: type, default, text and rule are those of its row.
+#: Topic configurations that are a broker's configurations under another name. Type, default, text and rule come from the
+#: broker's row.
 OF_BROKER = {
     **{name: name for codec in CODECS if codec.has_levels for name in [f"compression.{codec.name}.level"]},
     "cleanup.policy": "log.cleanup.policy",
@@ -81,8 +83,8 @@ OF_BROKER = {
     LOCATION: LOCATION,
     CATALOG: CATALOG,
 }
-#: Topic configuration -> the broker's synonyms in the order of precedence, each with the factor that converts its unit to
-#: the topic's.
+#: Topic configuration -> the broker's synonyms in the order of precedence, each with the factor that converts its unit to the
+#: topic's.
 TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     **{name: ((synonym, 1),) for name, synonym in OF_BROKER.items()},
     "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
@@ -121,7 +123,9 @@ TOPIC_CONFIGS = dict(sorted((_TOPIC_ROWS | TABLE_TOPIC_CONFIGS).items()))
 
 
 def is_shown(name: str, overrides: Mapping[str, str]) -> bool:
-    """Return whether a topic with these configurations of its own is described with this one, too.
+    """Return whether this configuration is described for a topic that has set these.
+
+    A topic without a table has only the configurations of Kafka's topics: clients print and copy what is described.
 
     A topic without a table has the configurations of Kafka's topics and no more: clients print and copy what is described.
     """
@@ -143,7 +147,7 @@ def topic_defaults(broker_values: Values) -> Values:
 
 
 def topic_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
-    """Return every topic configuration's parsed value. The overrides were checked before they were stored."""
+    """Return every topic configuration's parsed value. The overrides were checked when they were stored."""
     values = dict(topic_defaults(broker_values))
     for name, text in overrides.items():
         key = TOPIC_CONFIGS.get(name)
@@ -229,7 +233,7 @@ WITHOUT_BROKER_DEFAULT = frozenset(
 )
 
 
-#: The assignor of a group; the broker's default is a list, whose first name counts.
+#: The assignor of a group. The broker's default is a list, and its first name counts.
 ASSIGNOR = "streams.assignor.name"
 ASSIGNORS = "group.streams.assignors"
 RACK_TAGS = "streams.rack.aware.assignment.tags"
@@ -243,7 +247,7 @@ def broker_default(name: str) -> str | None:
 
 
 def _bound(name: str, which: str) -> str:
-    """group.share.session.timeout.ms -> group.share.min.session.timeout.ms"""
+    """Return group.share.min.session.timeout.ms for group.share.session.timeout.ms, for example."""
     protocol, _, rest = name.partition(".")
     return f"group.{protocol}.{which}.{rest.removeprefix('num.')}"
 
@@ -262,7 +266,10 @@ def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
 
 
 def effective_group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
-    """Values of a group like `group_values`, but each value that a group has of its own lies within the broker's bounds, which may be newer."""
+    """Return values of a group as `group_values` does.
+
+    But each value that the group itself has set is limited to the broker's bounds, which may be newer.
+    """
     values = dict(group_values(overrides, broker_values))
     for name in overrides:
         low, high = (broker_values.get(_bound(name, which)) for which in ("min", "max"))
@@ -336,13 +343,13 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
 def match_patterns(entries: Sequence[str]) -> dict[str, Pattern]:
     """Return selector -> pattern; the pattern must match the client's whole value.
 
-    The patterns are RE2's, which take linear time: a broker compares them with what clients say of themselves.
+    The patterns are RE2's, which take linear time: a broker matches them with texts from clients.
     """
     patterns: dict[str, Pattern] = {}
     for entry in entries:
         selector, _, pattern = entry.partition("=")
         try:
-            # Kafka splits the entry at each "=", so a pattern has none; nor is it empty.
+            # Kafka splits the entry at each "=", so a pattern cannot contain one. It cannot be empty either.
             if not pattern or "=" in pattern or selector.strip() not in SELECTORS:
                 raise ValueError(entry)
             patterns[selector.strip()] = extras.compiled(pattern.strip())

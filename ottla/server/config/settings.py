@@ -1,4 +1,4 @@
-"""The settings that Kafka does not have, and how a component reads its settings, of Kafka's properties and of these.
+"""The settings that Kafka does not have, and the way in which a component reads its settings, both Kafka's and these.
 
 Settings of one component are a dataclass whose fields name their properties: each is declared once, and all are read in one way.
 
@@ -8,7 +8,7 @@ Settings of one component are a dataclass whose fields name their properties: ea
 
     read(TransactionConfig, configs.__getitem__)
 
-Type, default and rule of a property stand in its table: those of Kafka in broker.py, those of Ottla here.
+Type, default and rule of a property are in its table: Kafka's properties in broker.py, Ottla's here.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ottla.server.config.validators import at_least, one_of
 
 
 def known_release(name: str, value: str) -> None:
-    """Check that there is a table of a release. Raises ConfigError with those that there are."""
+    """Check that there is a table for a release. Raises ConfigError with the existing ones."""
     try:
         release_name(value)
     except UnknownRelease as unknown:
         raise ConfigError(name, value, str(unknown)) from None
 
 
-#: The properties that only Ottla has, each with its reason. They are set in the same files, and are not described to clients.
+#: The properties that only Ottla has, each with its reason. They are set in the same files, but are not described to clients.
 OWN_CONFIGS = table(
     ConfigKey("cluster.id", Type.STRING, None, Importance.MEDIUM,
         "The id of the cluster. In Kafka `kafka-storage format` sets it; here a node formats an empty directory."),
@@ -115,9 +115,10 @@ CONVERT = "convert"
 
 
 def setting(name: str, convert: Callable[[Any], Any] = lambda value: value, **default: Any) -> Any:
-    """Return a field that is read from a property, whose default is the field's if no other `default` is given.
+    """Return a field that is read from a property.
 
-    `convert` makes the field's value of the property's: another unit, or an object that has it.
+    The property's default is also the field's, unless `default` is given. `convert` makes the field's value from the
+    property's: another unit, or an object.
     """
     if not default:
         key = key_of(name) or OWN_CONFIGS[name]
@@ -126,7 +127,7 @@ def setting(name: str, convert: Callable[[Any], Any] = lambda value: value, **de
 
 
 def read(kind: Callable[..., T], value_of: Callable[[str], Any], **others: Any) -> T:
-    """Return the settings by the parsed properties. Fields that name no property are `others`, or keep their defaults."""
+    """Return the settings from the parsed properties. Fields without a property are in `others`, or keep their defaults."""
     named: Any = kind
     settings = {
         each.name: each.metadata[CONVERT](value_of(each.metadata[PROPERTY]))

@@ -1,4 +1,4 @@
-"""Which places a topic's table may lie in.
+"""The places that a topic's table may have.
 
 A location and a catalog are addresses that the broker opens with its own rights and credentials. A user who may create a topic may set its
 configurations, so a topic may name only places that the node's file allows.
@@ -24,14 +24,15 @@ from ottla.server.config.tables.topic_tables import (
     VALUE,
 )
 
-#: Any place.
+#: This allows any place.
 ANYWHERE = "*"
-#: What a topic may add to a place. The libraries of stores and formats read a `%2e%2e`, a tab within `..` or a `\\` as what leads out of it.
+#: A topic may add only this to a place. Libraries of stores and formats could take a `%2e%2e`, a tab within `..`, or a `\\` as
+#: a way out of the place.
 _BELOW = re.compile(r"(?:/(?!\.\.?(?:/|$))[\w.=+@ -]+)*/?", re.ASCII)
 
 
 def check_table(values: Values, broker_values: Values) -> None:
-    """Raise ConfigError if a topic's parsed values do not make a table, or name a place that is not allowed."""
+    """Raise ConfigError if a topic's parsed values do not describe a table, or name a place that is not allowed."""
     if values[FORMAT] == NONE:
         return
     allowed = broker_values.get(ALLOWED) or ()
@@ -51,7 +52,7 @@ def check_table(values: Values, broker_values: Values) -> None:
 
 
 def check_table_name(topic: str, configs: Mapping[str, str]) -> None:
-    """Raise ConfigError if a topic that is to have a table has the name of another one's rejected records."""
+    """Raise ConfigError if a topic's table would have the same name as another topic's table of rejected records."""
     if topic.endswith(REJECTED_SUFFIX) and configs.get(FORMAT, NONE) != NONE:
         owner = topic.removesuffix(REJECTED_SUFFIX)
         text = (

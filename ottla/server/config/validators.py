@@ -11,7 +11,7 @@ from ottla.server.config.key import HIDDEN, ConfigError, Validator
 
 ANY_VALUE = "any non-empty value"
 THROTTLED = re.compile(r"\d+:\d+")
-#: A password in an address: before the host (of databases up to the last @, also with slashes), or among the parameters.
+#: A password in an address: before the host (in databases up to the last @, also with slashes), or among the parameters.
 _PASSWORD = re.compile(
     r"://[^/?#]*:[^/?#]*@|^(?!https?:)[^:/]+://[^:/]*:.*@|[?&][^=&]*(?:password|passwd|secret|token|credential)[^=&]*=",
     re.I,
@@ -53,7 +53,10 @@ def one_of_ignoring_case(*choices: str) -> Validator:
 
 
 def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
-    """Return a rule for lists, which drops what is repeated, as Kafka does (KIP-1161); if choices are given, all elements must be among them."""
+    """Return a rule for lists.
+
+    It drops repeated elements, as Kafka does (KIP-1161). If choices are given, all elements must be among them.
+    """
     valid = f"[{', '.join(choices)}]" if choices else ANY_VALUE
 
     def check(name: str, value: list[str] | None) -> None:
@@ -74,7 +77,7 @@ def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
 
 
 def group_protocols(name: str, value: list[str]) -> None:
-    """Check the names; the classic protocol is always among them."""
+    """Check the names. The classic protocol is always among them."""
     names("consumer", "classic", "share", "streams", empty=False)(name, value)
     if "classic" not in value:
         why = "Disabling the 'classic' protocol is not supported."
@@ -96,7 +99,10 @@ def not_null(name: str, value: object) -> None:
 
 
 def no_password(instead: str) -> Validator:
-    """Return a rule for an address, or a list of them, that clients may read: it has no password. `instead` says where that goes."""
+    """Return a rule for an address, or a list of them, that clients may read: it must have no password.
+
+    `instead` says where the password goes.
+    """
 
     def check(name: str, value: str | list[str] | None) -> None:
         if any(map(_PASSWORD.search, [value] if isinstance(value, str) else value or ())):
@@ -107,7 +113,7 @@ def no_password(instead: str) -> Validator:
 
 
 def level(codec: Codec) -> Validator:
-    """Return the levels of a codec; its default may lie outside of them, as -1 of gzip."""
+    """Return the levels of a codec. The default may be outside of them, such as -1 for gzip."""
     if codec.level_min <= codec.level_default <= codec.level_max:
         return between(codec.level_min, codec.level_max)
 
@@ -164,7 +170,7 @@ DURATION = re.compile(
 def voters(name: str, value: list[str] | None) -> None:
     if value is None:
         raise ConfigError(name, None, "")
-    found: dict[str, str] = {}  # what must occur once -> the entry that has it
+    found: dict[str, str] = {}  # the part that may occur only once -> the entry that has it
     for entry in value:
         node_id, separator, address = entry.partition("@")
         form = "Each entry should be in the form `{id}@{host}:{port}`."

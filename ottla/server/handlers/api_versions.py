@@ -1,4 +1,4 @@
-"""ApiVersions (18): which APIs and versions this node serves. The response is generated from its routes.
+"""ApiVersions (18): the APIs and versions that this node serves. The response is generated from its routes.
 
 v3 has the client's software (KIP-511) and feature levels (KIP-584) · v4 includes features whose lowest level is 0, which
 are left out for older clients, because these cannot read them · v5 names the cluster and node (KIP-1242).
@@ -36,7 +36,10 @@ NO_EPOCH = -1
 
 
 class Features(NamedTuple):
-    """Feature levels: those that this node supports, and those that are finalized. `epoch` -1: not known yet."""
+    """Feature levels: those that this node supports, and those that are finalized.
+
+    An `epoch` of -1 means that they are not known yet.
+    """
 
     supported: dict[str, tuple[int, int]]
     finalized: dict[str, int]
@@ -53,9 +56,10 @@ class ApiVersionsHandler:
         self._api_keys: list[ApiVersion] = []
         self._node_api_keys: list[ApiVersion] = []
         self._forwarded: frozenset[int] = frozenset()
-        #: Lowest and highest version by API, of the controller that requests are forwarded to; empty while unknown.
+        #: The lowest and highest version by API of the controller that requests are forwarded to; empty while they are not
+        #: known.
         self.controller_versions: Callable[[], Mapping[int, tuple[int, int]]] = dict
-        #: APIs that are served, and not listed now.
+        #: APIs that are served but not listed at the moment.
         self.hidden_apis: Callable[[], Container[int]] = frozenset
 
     def set_routes(self, table: RouteTable) -> None:

@@ -1,4 +1,6 @@
-"""SaslHandshake (17) and SaslAuthenticate (36) of a connection whose login is over, or whose listener asks for none (`server/sasl/login.py`)."""
+"""SaslHandshake (17) and SaslAuthenticate (36) on a connection whose login is complete, or whose listener requires none
+(`server/sasl/login.py`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ottla.server.network.context import RequestContext
 
 
 def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Begin the login again of a connection that is authenticated (KIP-368)."""
+    """Begin another login on an authenticated connection (KIP-368)."""
     connection = context.connection
     login = connection.login if isinstance(connection, Connection) else None
     if login is None:
@@ -19,7 +21,7 @@ def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> Sa
 
 
 def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    """SaslAuthenticate without a SaslHandshake before it."""
+    """Reject a SaslAuthenticate without a SaslHandshake before it."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

@@ -1,4 +1,4 @@
-"""One connection to a peer: requests are pipelined, and answers come in their order. client.py connects, and connects again."""
+"""One connection to a peer: requests are pipelined, and responses come in their order. client.py makes the connections."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ T = TypeVar("T")
 pack_start = Struct(">ihhi").pack
 
 
-#: What a request in flight fails with as it is; other losses of its connection become `RequestLost`.
+#: With these errors, a request in flight fails as it is. Other losses of its connection become `RequestLost`.
 KEPT = (RequestTimeout, AnotherProtocol)
-#: Called once with the answer, or with why there is none.
+#: It is called once, with the response, or with why there is none.
 Answered = Callable[[Any, ChannelClosed | None], None]
 #: Reads the usual form of a response: (correlation id, frame, position, end); None for any other form, which its decoder reads. What it
 #: gives may be of the frame's memory, which is another's when `answered` has returned.
@@ -41,7 +41,7 @@ Read = Callable[[int, Buffer, int, int], Any]
 
 
 class Waiter(NamedTuple):
-    """Who waits for a response, and until when."""
+    """The receiver of a response, and its deadline."""
 
     answered: Answered
     timeout_ms: int
@@ -62,18 +62,19 @@ class ChannelProtocol(FrameProtocol):
         self._transport: asyncio.Transport | None = None
         self.wire: ClientWire[Waiter] = ClientWire(where)
         self._in_flight = self.wire.in_flight
-        #: One timer for all that is in flight. An answer leaves it alone: it looks when it fires, which is rarely.
+        #: One timer for all requests in flight. A response does not change it: when it fires, which is rare, it checks the
+        #: deadlines.
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self.closed = False
         self.failure: ChannelClosed | None = None
-        #: Called when nothing more is to be expected.
+        #: It is called when no more responses can come.
         self.on_closed: Callable[[], object] | None = None
 
     def send(
         self, client_id: str | None, request: object, api: Api, version: int, timeout_ms: int
     ) -> asyncio.Future[Any]:
-        """Send now; the future is the answer."""
+        """Send now. The future gets the response."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def answered(response: Any, failure: ChannelClosed | None) -> None:
@@ -89,10 +90,10 @@ class ChannelProtocol(FrameProtocol):
     def call(
         self, client_id: str | None, request: object, api: Api, version: int, timeout_ms: int, answered: Answered
     ) -> None:
-        """Send now; `answered` is called in the very turn of the loop in which the answer arrives.
+        """Send now. `answered` is called in the same turn of the loop in which the response arrives.
 
         Raises:
-            UnsupportedVersion: the version cannot hold the request. Nothing was sent, and no answer is awaited.
+            UnsupportedVersion: the version cannot hold the request. Nothing was sent, and no response is awaited.
         """
         pieces = self.wire.request(client_id, request, api, version, self._waiter(timeout_ms, answered))
         self._write(pieces)
@@ -100,7 +101,7 @@ class ChannelProtocol(FrameProtocol):
     def call_encoded(
         self, request: bytes, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read
     ) -> None:
-        """Call like `call`, with a request that is encoded from its client id on."""
+        """Send as `call` does, with a request that is already encoded from its client id on."""
         assert self._transport is not None
         correlation_id = self.wire.sent(api, version, self._waiter(timeout_ms, answered, read))
         self._transport.write(pack_start(len(request) + 8, api.key, version, correlation_id) + request)
@@ -155,7 +156,7 @@ class ChannelProtocol(FrameProtocol):
         self._timer = self._world.clock.call_later(max(0, deadline_ms - self._world.clock.mono_ms()), self._look)
 
     def _look(self) -> None:
-        """Fail the channel if a response is overdue, as the timer says."""
+        """Fail the channel if a response is overdue, when the timer fires."""
         self._timer = None
         if not self._in_flight:
             return
@@ -208,11 +209,13 @@ class ChannelProtocol(FrameProtocol):
 async def carried_out(
     steps: Steps[T], send: Callable[[Ask], Awaitable[Any]], work: Callable[[Work], Awaitable[Any]] | None = None
 ) -> T:
-    """Return the result of the steps: `send` gives a request's response, `work` what a worker computes, if a step needs one.
+    """Return the result of the steps.
+
+    `send` returns a request's response; `work` returns the result of a worker, if a step needs one.
 
     Raises:
         ChannelClosed: the connection was lost, or is useless.
-        LoginRejected: by the steps of a login.
+        LoginRejected: raised by the steps of a login.
     """
     done: Any = None
     while True:

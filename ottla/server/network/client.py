@@ -1,8 +1,10 @@
-"""A pipelined channel to a peer: requests as objects, answers as objects. For replication, raft, forwarding, commands.
+"""A pipelined channel to a peer, with requests and responses as objects.
 
-A channel connects when it is first used, learns the peer's versions (ApiVersions) and then sends. It is one connection
-at a time: when that is lost, all requests in flight raise `ChannelClosed`, and the next request connects again. The
-caller does retries and back-off, and finds the right peer. TLS and login are those of its `PeerSecurity`.
+It is used for replication, raft, forwarding and commands.
+
+A channel connects when it is first used, learns the peer's versions (ApiVersions) and then sends. It has one connection at a
+time: when that is lost, all requests in flight raise `ChannelClosed`, and the next request connects again. The caller does
+retries and back-off, and finds the right peer. TLS and login come from its `PeerSecurity`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ CONNECT_TIMEOUT_MS = 10_000
 
 
 class Channel:
-    """Requests to one address. Safe to use from many tasks at once."""
+    """A channel to one address. Many tasks may use it at once."""
 
     def __init__(
         self,
@@ -49,7 +51,10 @@ class Channel:
         security: PeerSecurity = PLAINTEXT,
         software: str = NODE_SOFTWARE,
     ) -> None:
-        """Take in `software` the name to give (KIP-511). A node knows others by theirs, and has all its versions for them."""
+        """Take in `software` the name for ApiVersions (KIP-511).
+
+        Nodes of Ottla recognise each other by it, and offer each other all their versions.
+        """
         self.host = host
         self.port = port
         self.client_id = client_id
@@ -77,9 +82,12 @@ class Channel:
         return {} if self._protocol is None else self._protocol.wire.versions
 
     async def request(self, request: object, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """Return the answer. Raises ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
+        """Return the response.
 
-        `version` None: the highest that both sides have. The time is for connecting and for the answer, each.
+        Raises ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
+
+        `version` None means the highest version that both sides have. The time limit is for connecting, and again for the
+        response.
         """
         protocol = self._protocol if self.is_open else await self._connect_within(timeout_ms)
         assert protocol is not None
@@ -87,11 +95,11 @@ class Channel:
         return await protocol.send(self.client_id, request, api, protocol.wire.agreed(api, version), timeout_ms)
 
     async def versions(self) -> dict[int, tuple[int, int]]:
-        """Return the peer's versions: API key to lowest and highest version."""
+        """Return the peer's versions: lowest and highest version by API key."""
         return (await self.connect()).wire.versions
 
     async def connect(self) -> ChannelProtocol:
-        """Connect now, unless connected; many callers share one attempt."""
+        """Connect now, unless connected. Many callers share one attempt."""
         if self._closed:
             raise ChannelClosed(f"the channel to {self.where} has been closed")
         if self._protocol is not None and not self._protocol.closed:
@@ -118,7 +126,7 @@ class Channel:
             raise RequestTimeout(f"{self.where} did not take a connection within {timeout_ms} ms") from None
 
     def close(self) -> None:
-        """Give up the connection; what is in flight raises ChannelClosed."""
+        """Close the connection. Requests in flight raise ChannelClosed."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -126,7 +134,7 @@ class Channel:
             self._protocol.close(ChannelClosed(f"the channel to {self.where} has been closed"))
 
     async def _connect(self) -> ChannelProtocol | ChannelClosed:
-        """Give its failure instead of raising it: it belongs to those who wait, not to the log of failed tasks."""
+        """Return the failure instead of raising it: it is for the waiting callers, not for the log of failed tasks."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
                 protocol = ChannelProtocol(self._world, self.where)
@@ -138,7 +146,7 @@ class Channel:
                     raise
         except TimeoutError:
             return ChannelClosed(f"{self.where} did not take a connection within {CONNECT_TIMEOUT_MS} ms")
-        except RequestLost as error:  # a proxy takes connections for a node that has ended, and closes them
+        except RequestLost as error:  # a proxy accepts connections for a node that has ended, and closes them
             return HandshakeLost(*error.args)
         except ChannelClosed as error:
             return error
@@ -156,7 +164,7 @@ class Channel:
         return protocol
 
     async def _open(self, protocol: ChannelProtocol) -> None:
-        """Connect, and complete the TLS handshake if there is to be one."""
+        """Connect, and complete the TLS handshake if there is TLS."""
         network, tls = self._world.network, self._security.tls
         if tls is None:
             await network.connect(self.host, self.port, lambda: protocol)
@@ -198,6 +206,6 @@ class Channel:
             call_later(lifetime_ms, partial(protocol.close, ChannelClosed(f"the session at {self.where} has ended")))
 
     def _renew(self, protocol: ChannelProtocol) -> None:
-        """The next request connects and logs in again; what is in flight by then is still answered on the old connection."""
+        """Let the next request connect and log in again. Responses to requests in flight still come on the old connection."""
         if self._protocol is protocol:
             self._protocol = None

@@ -1,9 +1,9 @@
-"""One client's connection: cuts frames, keeps replies in order, writes once per wake-up, and bounds what a client can cost.
+"""One client's connection: it cuts frames, keeps replies in order, writes once per wake-up, and bounds what a client can use.
 
 requests      take effect in the order they arrive
 replies       leave in that order; one that waits (acks=all, long poll) holds later replies back, not later requests
-reading       pauses while the client does not read its replies, while too many replies wait their turn, and while an
-              `async def` handler works; what has arrived by then is kept and served afterwards
+reading       pauses while the client does not read its replies, while too many replies wait for their turn, and while an `async
+              def` handler works; what has arrived by then is kept and served afterwards
 bad frames    close this connection and no other, with one line in the log (what is in a frame: `dispatch.py`)
 """
 
@@ -34,8 +34,8 @@ from ottla.server.transport import plain_address
 
 log = logging.getLogger(__name__)
 
-#: Write buffer limits: asyncio calls `pause_writing` above the first and `resume_writing` below the second. A client that
-#: never reads can cost this and one reply more; the records of a Fetch reply are views of files and cost nothing.
+#: Write buffer limits: asyncio calls `pause_writing` above the first and `resume_writing` below the second. A client that never
+#: reads can take this much memory and one reply more; the records of a Fetch reply are views of files, and take none.
 WRITE_HIGH_BYTES, WRITE_LOW_BYTES = 1024 * 1024, 256 * 1024
 
 
@@ -75,7 +75,7 @@ class Connection(Replies):
 
     @property
     def id(self) -> str:
-        """Kafka's form: local address, peer address, and a number for ports that are used again."""
+        """The connection's id in Kafka's form: local address, peer address, and a number in case the same ports are used again."""
         return f"{self.local_host}:{self.local_port}-{self.peer_host}:{self.peer_port}-{self.index}"
 
     @property
@@ -84,12 +84,12 @@ class Connection(Replies):
 
     @property
     def is_known(self) -> bool:
-        """Return True once the client has logged in or, where no login is needed, has sent a request."""
+        """Return True once the client has logged in, or has sent a request if no login is needed."""
         return bool(self.contexts) if self.login is None else self.login.has_succeeded
 
     @property
     def is_counted(self) -> bool:
-        """Peers without a login take nothing of the clients' memory: their frames are bounded by the login's limits of bytes and time."""
+        """Return whether frames count in the clients' memory. Without a login they do not: its limits bound them."""
         return self.login is None or self.login.has_succeeded
 
     def on_close(self, callback: Callable[[], None]) -> None:
@@ -97,19 +97,19 @@ class Connection(Replies):
         self._close_callbacks.append(callback)
 
     def pause(self) -> Pause:
-        """Serve no further request until this pause and all others have ended: the one at work takes effect first."""
+        """Serve no further request until this pause and all others have ended: the pause's request takes effect first."""
         self._pauses += 1
         self._stop(Reason.WORK)
         return Pause(self)
 
     def pause_ended(self) -> None:
-        """Go on after a pause. `Pause.end` alone calls this."""
+        """Go on after a pause. Only `Pause.end` calls this."""
         self._pauses -= 1
         if not self._pauses:
             self._go_on(Reason.WORK)
 
     def dispatch_to(self, requests: Requests[Connection], request_bytes_max: int) -> None:
-        """Send the next frames to another receiver: the login, or the dispatcher after authentication."""
+        """Send the next frames to another receiver: to the login, or to the dispatcher after authentication."""
         self._dispatcher = requests
         self.fast_path = None
         self.request_bytes_max = request_bytes_max
@@ -122,9 +122,11 @@ class Connection(Replies):
         self.shut()
 
     def end(self, reason: str) -> None:
-        """Send the completed responses and the end of the stream. The client closes; else the node aborts when it has stopped.
+        """Send the completed responses and the end of the stream.
 
-        A socket that is closed over unread requests resets the connection, which clients log as an error.
+        Then the client closes; otherwise the node aborts the connection when it has stopped.
+
+        If a socket is closed with unread requests, it resets the connection, and clients log that as an error.
         """
         if self.closed or self._paused & Reason.WRITING or not self.transport.can_write_eof():
             self.close(reason)
@@ -173,7 +175,7 @@ class Connection(Replies):
             isolated(callback)
 
     def eof_received(self) -> None:
-        """Give None: the transport closes itself after what has been written."""
+        """Return None: the transport closes itself after the written bytes."""
 
     def pause_writing(self) -> None:
         self.listener.unread += 1
@@ -183,7 +185,7 @@ class Connection(Replies):
         self._go_on(Reason.WRITING)
 
     def expire(self) -> None:
-        """End a connection that is idle, or whose close takes too long, as the timer wheel says."""
+        """Close a connection that is idle, or whose close takes too long. The timer wheel calls this."""
         if self.closed:
             self.transport.abort()
         else:
@@ -248,9 +250,9 @@ class Connection(Replies):
             pos = stop
             if self.closed:
                 break
-            # Usually one read is one request: nothing is left to ask about.
+            # Usually a read has one request: then there is nothing to check.
             if pos < end:
-                # After a login has begun or ended, the next frame is the new receiver's.
+                # After a login has begun or ended, the next frame is for the new receiver.
                 if self._dispatcher is not dispatcher:
                     dispatcher, limit = self._dispatcher, self.request_bytes_max
                     dispatch = dispatcher.dispatch
@@ -288,7 +290,7 @@ class Connection(Replies):
         if not self._paused & reason:
             return
         self._paused &= ~reason
-        # While it is being served the loop in `serve` goes on by itself, except that reading has to start again.
+        # While the connection is being served, the loop in `serve` continues by itself; only reading has to be started again.
         if self._paused or self.closed:
             return
         if not self.is_serving:
@@ -302,7 +304,7 @@ class Connection(Replies):
             self.transport.resume_reading()
 
     def mute(self, wait_ms: int, clock: Clock) -> None:
-        """Read nothing for this long, after what has been answered (KIP-219)."""
+        """Read nothing for this long, after the written responses (KIP-219)."""
         until_ns = clock.mono_ns() + wait_ms * 1_000_000
         if self.closed or until_ns <= self._muted_until_ns:
             return
@@ -320,11 +322,11 @@ class Connection(Replies):
         self._go_on(Reason.HELD)
 
     def shut(self) -> None:
-        """Close without a line in the log, where the caller has written one."""
+        """Close without a log line; the caller has written one."""
         self.flush()
         self.closed = True
         if self._paused & Reason.WRITING:
-            # The client does not read, so waiting for it to read the rest could take for ever.
+            # The client does not read, so it could take for ever until it has read the rest.
             self.transport.abort()
             return
         self.transport.close()

@@ -1,6 +1,7 @@
-"""Between a connection and handlers: the context of a request, the reply that comes later, and what else a connection is given.
+"""The interface between a connection and handlers: the context of a request, the reply that comes later, and the objects that a
+connection is given.
 
-It is given the receiver of its frames, a fast path, its login, its listener, and responses whose turn has not come.
+A connection is given the receiver of its frames, a fast path, its login, its listener, and responses whose turn has not come.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ S = TypeVar("S")
 ResponseT = TypeVar("ResponseT", contravariant=True)
 Served = TypeVar("Served", contravariant=True)
 
-#: Contexts kept per connection; clients use a dozen pairs of API and version.
+#: A connection keeps this many contexts; clients use a dozen pairs of API and version.
 CONTEXTS_MAX = 64
-#: A connection that writes to several topics in turn repeats no request. After this many requests of its API that were left to
-#: the handler a fast path is dropped, and one is made for the next request: that costs as much as three requests.
+#: A connection that writes to several topics in turn repeats no request. After this many requests that a fast path has left to
+#: the handler it is dropped, and the next request makes a new one, which takes as long as three requests.
 MISSES_MAX = 32
 
 
 class Peer(Protocol):
-    """The other end: a `Connection`, or, for a request that a broker forwarded in an envelope, the original client."""
+    """The peer: a `Connection`, or the original client if a broker has forwarded the request in an envelope."""
 
     @property
     def id(self) -> str: ...
@@ -75,7 +76,10 @@ class RequestContext:
 
 
 class PendingResponse:
-    """A pending response, whose turn has not come: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
+    """A pending response, whose turn has not come.
+
+    `parts` are those of its frame, or None if it is not complete (`pending_reply.PendingReply`).
+    """
 
     __slots__ = ("nbytes", "parts")
 
@@ -84,7 +88,7 @@ class PendingResponse:
         self.nbytes = nbytes
 
     def cancel(self) -> None:
-        """The connection has been closed; only a response without parts has something to cancel."""
+        """Take note that the connection was closed. Only a response without parts has something to cancel."""
 
 
 class Requests(Protocol[Served]):
@@ -138,11 +142,11 @@ class Counting(Protocol):
 class FastPath(Protocol[Served]):
     """The fast path of a connection: it serves requests that repeat an earlier one in all but a few fields.
 
-    A client in its steady state sends the same bytes again and again: only the correlation id, the partition and the records of a
-    Produce differ, or the session epoch and the positions of a Fetch. Once one such request has been decoded and served, the next that
-    begins with the same bytes needs no decoding, because equal bytes have equal meaning. The connection asks its fast path first. It
-    either serves the request exactly as its handler would, or leaves it to the dispatcher and the handler, which begin again:
-    the fast path has changed nothing.
+    A client in its steady state sends the same bytes again and again: only the correlation id, the partition and the records of
+    a Produce differ, or the session epoch and the positions of a Fetch. Once one such request has been decoded and served, the
+    next that begins with the same bytes needs no decoding, because equal bytes have equal meaning. The connection tries its
+    fast path first. It either serves the request exactly as its handler would, or changes nothing and leaves the request to the
+    dispatcher and the handler.
     """
 
     @property
@@ -169,20 +173,20 @@ class Reply(Generic[T]):
         reply.on_cancel = ...             # called when the connection is closed first
         return reply
 
-    `complete` is called exactly once; after `cancel` the response is dropped. A reply has one receiver: the connection, or the next reply
-    of a chain. So `then` adds a step to the reply that is there, and makes no second one. `Reply[T]()` is not written: the call of a
-    subscripted class costs a microsecond.
+    `complete` is called exactly once; after `cancel` the response is dropped. A reply has one receiver: the connection, or the
+    next reply of a chain. So `then` adds a step to the same reply, and makes no second one. Do not write `Reply[T]()`: the call
+    of a subscripted class takes a microsecond.
 
-    A KafkaError is a response too: `on_error` makes the API's response of it. Without that it goes to the receiver, and the
-    connection answers in the form that the API gives to errors (server/network/error_reply.py).
+    A KafkaError is a result too: `on_error` makes the API's response from it. Without `on_error` it goes to the receiver, and
+    the connection responds with the API's form of errors (server/network/error_reply.py).
     """
 
     __slots__ = ("_outcome", "_receiver", "_steps", "cancelled", "done", "kept_bytes", "on_cancel")
 
-    _outcome: T | KafkaError  # set when the response was there before its receiver
+    _outcome: T | KafkaError  # set if the response came before the receiver
 
     def __init__(self, on_error: Callable[[KafkaError], T] | None = None, kept_bytes: int = 0) -> None:
-        # The bytes of the request that the handler keeps until it answers. Above a limit the connection stops reading.
+        # The bytes of the request that the handler keeps until it responds. Above a limit the connection stops reading.
         self.kept_bytes = kept_bytes
         self.done = False
         self.cancelled = False
@@ -191,7 +195,7 @@ class Reply(Generic[T]):
         self._steps: tuple[Callable[[Any], Any], ...] = () if on_error is None else (partial(_if_failed, on_error),)
 
     def complete(self, outcome: T | KafkaError) -> None:
-        """Give the response or the error. None means that no response is sent (acks=0)."""
+        """Complete the reply with the response or the error. None means that no response is sent (acks=0)."""
         assert not self.done, "a request was answered twice"
         self.done = True
         self.on_cancel = None
@@ -205,11 +209,11 @@ class Reply(Generic[T]):
             self._receiver = None
             receiver.completed(outcome)
 
-    #: A reply can be the receiver of another one.
+    #: A reply can also be the receiver of another one.
     completed = complete
 
     def follow(self, answer: T | Reply[T]) -> None:
-        """Complete the reply with the answer, now or when that comes."""
+        """Complete the reply with the response of another reply, now or when it comes."""
         if not isinstance(answer, Reply):
             self.complete(answer)
         elif answer.done:
@@ -221,9 +225,8 @@ class Reply(Generic[T]):
             answer.attach(self)
 
     def then(self, step: Callable[[T], S | Reply[S]]) -> Reply[S]:
-        """Return the reply with the response `step(response)`; if that is a reply itself, with its response.
-
-        Errors skip the step; a KafkaError that it raises is the outcome. It runs after `cancel`, too.
+        """Return the reply, whose response becomes `step(response)`; if that is a reply itself, it becomes that reply's
+        response. Errors skip the step, and a KafkaError that it raises becomes the result. It also runs after `cancel`.
         """
         self._add(partial(_unless_failed, step))
         return cast("Reply[S]", self)
@@ -234,21 +237,21 @@ class Reply(Generic[T]):
         return self
 
     def when_done(self, callback: Callable[[T | KafkaError], None]) -> None:
-        """Call back with the response or the error, now if it is there."""
+        """Call `callback` with the response or the error: now if it is there, else later."""
         self._add(callback)
 
     def attach(self, receiver: Receiver[T]) -> None:
-        """Say where the response of a reply goes that is not done."""
+        """Set the receiver of a reply that is not complete."""
         self._receiver = receiver
 
     def take(self) -> T | KafkaError:
-        """Return the response of a reply that was done before it had a receiver."""
+        """Return the response of a reply that was complete before it had a receiver."""
         outcome = self._outcome
         del self._outcome
         return outcome
 
     def cancel(self) -> None:
-        """The connection has been closed, so the response is not needed."""
+        """Cancel the reply: the connection has been closed, so the response is not needed."""
         if self.done:
             return
         self._receiver = None

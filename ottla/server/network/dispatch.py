@@ -1,11 +1,12 @@
-"""Dispatches a frame to its handler and sends the response: header, route, version, decoding, call, encoding, counters.
+"""The dispatcher brings a frame to its handler and sends the response: header, route, version, decoding, call, encoding,
+counters.
 
-The path of a request that is answered at once makes no task, no future and no exception. What fails on the way:
+A request that is answered at once makes no task, no future and no exception. This is what may fail on the way:
 
     not a request header, an API that does not exist       the connection is closed, as Kafka does
     a version that this node does not serve                closed likewise; ApiVersions is answered in v0 with error 35
     an API that Kafka has and this node does not serve     the API's own error reply, UNSUPPORTED_VERSION
-    a body that cannot be decoded                          closed; a forwarded body once the controller has refused it
+    a body that cannot be decoded                          closed; for a forwarded request after the controller has rejected it
     KafkaError from the handler                            the API's own error reply
     anything else from the handler                         UNKNOWN_SERVER_ERROR, and the traceback in the log
 """
@@ -37,7 +38,7 @@ INTRODUCTIONS = (int(API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_
 
 
 class Dispatcher:
-    """One per node and kind of listener: the routes served there."""
+    """The dispatcher for one kind of listener of a node: the routes that are served there."""
 
     __slots__ = ("_by_key", "clock", "mono_ns", "quotas", "routes", "spawn", "turn")
 
@@ -51,7 +52,10 @@ class Dispatcher:
         self._by_key = routes.by_key
 
     def serve_introductions_only(self) -> None:
-        """Close each connection with its next request that is no introduction (`ClientGate`). Those that have a fast path go on."""
+        """Close each connection at its next request, except a request that only introduces the client (`ClientGate`).
+
+        Connections with a fast path are not closed.
+        """
         self._by_key = [each if key in INTRODUCTIONS else None for key, each in enumerate(self.routes.by_key)]
 
     def serve_all(self) -> None:
@@ -62,7 +66,7 @@ class Dispatcher:
         return route.min_version, route.max_version
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
-        """Serve the frame buf[pos:end], which the connection's fast path has left to the handler, if there is one."""
+        """Serve the frame buf[pos:end] that the connection's fast path, if there is one, has left to the handler."""
         if end - pos < HEADER_BYTES:
             connection.refuse(f"a request of {end - pos} bytes has no header")
             return
@@ -160,7 +164,7 @@ class Dispatcher:
         request: object,
         context: RequestContext,
     ) -> None:
-        """Start an async handler; the connection serves its next request after the response."""
+        """Start an async handler. The connection serves its next request after the response."""
         reply: Reply[Any] = Reply()
         meters = metered(self, connection, route, request, context, 0) if self.quotas.active else None
         place = (self, connection, route, codec, correlation_id, request, reply)
@@ -193,7 +197,7 @@ class Dispatcher:
     def _unserved(self, connection: Connection, buf: Buffer, pos: int, end: int, route: Route | None) -> None:
         api_key, version, correlation_id, _ = read_header(buf, pos)
         if api_key == API_VERSIONS and route is not None:
-            # ApiVersions alone is answered in every version: the response lists the supported ones (KIP-511).
+            # Only ApiVersions is answered in every version: the response lists the supported ones (KIP-511).
             low, high = self.versions(route)
             row = ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
             response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
@@ -201,7 +205,7 @@ class Dispatcher:
             return
         api = APIS.get(api_key)
         if self._by_key is not self.routes.by_key and api is not None:
-            connection.shut()  # without a line: clients try again and again
+            connection.shut()  # without a log line, because clients retry again and again
         elif api is None:
             connection.refuse(f"Unknown API key {api_key}")
         elif route is not None or not api.min_version <= version <= api.max_version:
@@ -216,7 +220,7 @@ class Dispatcher:
                 return
             reply = error_reply(api_key, version, request, error)
             if reply is None:
-                # Produce with acks=0 gets no response, so only the close makes the producer notice the error.
+                # Produce with acks=0 gets no response, so only the close of the connection shows the producer the error.
                 connection.refuse(f"this node does not serve {api.name}, and the request wants no answer")
                 return
             self._answer(connection, codec, correlation_id, reply)
@@ -235,7 +239,7 @@ class Dispatcher:
 
 
 def decode_frame(codec: VersionCodec, buf: Buffer, pos: int, end: int) -> Any:
-    """Decode the request in the frame buf[pos:end]; its header is read again."""
+    """Decode the request in the frame buf[pos:end]. Its header is read again."""
     return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
 
 

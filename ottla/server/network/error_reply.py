@@ -1,7 +1,7 @@
 """Makes a response of each API from an error, for a handler that has failed as a whole.
 
-Most responses have an error code of their own. In the others the code goes to every element that answers an element of
-the request; `MIRRORED` says which, in the words of the two declarations. The values are those of Apache Kafka's
+Most responses have an error code of their own. In the others, every element that answers an element of the request gets the
+code. `MIRRORED` lists these elements, with the names in the two declarations. The values are those of Apache Kafka's
 getErrorResponse methods.
 """
 
@@ -66,7 +66,7 @@ _FETCHED = _partitions("partition_index=", "partition_indexes", committed_offset
 _ADDED = EachElement("partitions", "results_by_partition", ("partition_index=",), error_field="partition_error_code")
 _QUOTA_OF = EachElement("entity", "entity", ("entity_type", "entity_name"), error_field="")
 _CONFIG = ("resource_type", "resource_name")
-#: The APIs of the share coordinator have topics by id.
+#: The APIs of the share coordinator identify topics by id.
 _STATE = _topics(_partitions("partition"), "topic_id", target="results")
 
 MIRRORED: dict[ApiKey, tuple[Mirror, ...]] = {
@@ -127,7 +127,7 @@ MIRRORED: dict[ApiKey, tuple[Mirror, ...]] = {
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _STATE,
 }
 
-#: Values that a failed answer has besides its error code, where they are not the declared defaults.
+#: Further values of a failed response, if they are not the declared defaults.
 AT_TOP: dict[ApiKey, dict[str, object]] = {
     ApiKey.JOIN_GROUP: {"generation_id": -1, "protocol_name": ""},
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
@@ -137,7 +137,7 @@ AT_TOP: dict[ApiKey, dict[str, object]] = {
 FETCH_WITH_PARTITIONS = parse_versions("4-12")
 JOIN_GROUP_NULLABLE_NAME = 7
 FIND_COORDINATOR_BATCHED = 4
-#: The APIs whose responses have the error in both places. Metadata for all topics has no other place.
+#: The APIs whose responses have the error in both places. In Metadata for all topics the top is the only place.
 BOTH_PLACES = {
     ApiKey.ELECT_LEADERS: parse_versions("1+"),
     ApiKey.METADATA: parse_versions("13+"),
@@ -176,7 +176,8 @@ def _mirror(
         for names in each.copy:
             target, separator, name = names.partition("=")
             value = getattr(item, name or target) if name or not separator else item
-            # A name may be null in a request: if the topic id is set, or by a mistake of the client (Metadata v10 and v11).
+            # A name may be null in a request: if the topic id is set, or because of a mistake of the client (Metadata v10 and
+            # v11).
             if value is not None or version in _field(element_class, target).nullable:
                 setattr(element, target, value)
         for name, fixed in each.fixed:

@@ -1,13 +1,13 @@
 """Receiving: bytes into frames (a four-byte size, then that many bytes), with as little copying and memory as can be.
 
-    one buffer per event loop      every connection reads into it, and its frames are served straight from it before the
-                                   loop reads again; so ten thousand idle connections cost no receive buffers
-    the start of a frame           that has not come in whole is kept by the connection, and put back before its next read
-    a large frame                  gets a buffer of its own, into which the rest is read directly; it grows with what has
-                                   arrived, because a declared size is only a claim: 5,000 sockets that each announce
-                                   100 MiB cost what they sent
+    one buffer per event loop      every connection reads into it, and its frames are served straight from it before the loop
+                                   reads again; so ten thousand idle connections need no receive buffers
+    the start of a frame           that is incomplete is kept by the connection, and put back before its next read
+    a large frame                  gets its own buffer, into which the rest is read directly; it grows with what has arrived,
+                                   because a declared size is only a claim: 5,000 sockets that each announce 100 MiB take only
+                                   the memory of what they have sent
 
-This file knows nothing of what is in a frame.
+This file knows nothing of the contents of a frame.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ottla.server.transport import NO_LOW_WATER, LowWater, Woken
 
 #: The size of the buffer of one read. Larger reads save system calls until the buffer no longer fits the processor's cache.
 RECEIVE_BUFFER_BYTES = 256 * 1024
-#: From this size on an unfinished frame is read into its own buffer; below it, copying its start back is cheaper than the
-#: extra system call that ends such a frame exactly.
+#: From this size on an incomplete frame is read into its own buffer. Below it, copying its start back takes less time than the
+#: additional system call that reads exactly the rest.
 LARGE_FRAME_BYTES = 64 * 1024
-#: A large frame's buffer grows by this factor: memory stays within four times the bytes received, and a
-#: frame is copied a third of its size at most.
+#: The buffer of a large frame grows by this factor: so memory stays within four times the received bytes, and at most a third
+#: of a frame's size is copied.
 GROWTH = 4
-#: Buffers for frames of up to a MiB are kept for the next ones: producers send hundreds of KB per request, and fresh
-#: memory costs page faults (measured at 0.2 s of CPU per GB).
+#: Buffers for frames of up to a MiB are kept for later frames: producers send hundreds of KB per request, and fresh memory
+#: causes page faults (measured: 0.2 s of CPU per GB).
 POOLED_BYTES = 1024 * 1024
 POOLED_COUNT = 4
 
@@ -54,7 +54,7 @@ class ReceiveBuffer:
         self.requests = RequestBytes() if requests is None else requests
 
     def borrow(self, size: int) -> bytearray | None:
-        """Return a buffer for a frame of `size` bytes, if there is one to spare."""
+        """Return a spare buffer for a frame of `size` bytes, or None."""
         if size > POOLED_BYTES:
             return None
         if self._spare:
@@ -93,7 +93,7 @@ class LargeFrame:
 
 
 class FrameProtocol(Woken):
-    """Call `serve` with the received bytes; it returns how many it has used, and the rest is kept."""
+    """Calls `serve` with the received bytes. It returns how many of them it has used, and the rest is kept."""
 
     __slots__ = ("_inbox", "_kept", "_low_water")
 
@@ -107,7 +107,7 @@ class FrameProtocol(Woken):
         self._low_water = low_water
 
     def serve(self, buf: Buffer, pos: int, end: int) -> int:
-        """Serve the whole frames in buf[pos:end]; give the position of the first byte not served."""
+        """Serve the complete frames in buf[pos:end]. Return the position of the first byte that was not served."""
         raise NotImplementedError
 
     def served(self) -> None:
@@ -119,11 +119,11 @@ class FrameProtocol(Woken):
         return True
 
     def wait_for_memory(self) -> None:
-        """There is no memory for a large frame: read nothing more until `has_memory` is called."""
+        """Read nothing more until `has_memory` is called, because there is no memory for a large frame."""
         raise NotImplementedError
 
     def has_memory(self) -> None:
-        """There is memory again, perhaps: go on with what is kept, but not in this call."""
+        """Go on with the kept bytes, but not within this call, because there may be memory again."""
         raise NotImplementedError
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -162,7 +162,7 @@ class FrameProtocol(Woken):
             self.served()
 
     def drop_received(self) -> None:
-        """The connection is going: nothing more will be served."""
+        """Drop everything: the connection is closing, and nothing more will be served."""
         self._low_water = NO_LOW_WATER
         kept, self._kept = self._kept, b""
         if isinstance(kept, LargeFrame):

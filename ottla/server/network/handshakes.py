@@ -1,7 +1,8 @@
-"""TLS handshakes of a node: who takes their steps, how many there may be, and the reasons for which they fail.
+"""TLS handshakes of a node: the thread that takes their steps, how many there may be, and the reasons for failures.
 
-A step with a signature takes 0.2 ms (P-256) to 3 ms (RSA-4096), and OpenSSL releases the GIL meanwhile. A thread of its own takes
-these steps, one at a time, so the loop goes on. What stops in the middle waits for its client, not on the thread.
+A step with a signature takes 0.2 ms (P-256) to 3 ms (RSA-4096), and OpenSSL releases the GIL meanwhile. A separate thread takes
+these steps, one at a time, so the loop goes on. A handshake that stops in the middle waits for its client, and does not occupy
+the thread.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ottla.server.network.tls_buffers import PORTION_BYTES, Ciphertext
 from ottla.server.tasks import Spawn, isolated
 from ottla.server.workers import Workers
 
-#: The limit of handshakes that have begun and are not complete.
+#: The most handshakes that have begun and are not complete.
 HANDSHAKES_MAX = 2_000
 #: The size of the buffer of one read of the transport.
 CIPHERTEXT_BYTES = 256 * 1024
@@ -34,7 +35,7 @@ class ServerSide(tls.SSLObject):
 
 
 def keep_asked_name(end: object, name: str | None, context: tls.SSLContext) -> None:
-    """The `sni_callback` of a context whose `sslobject_class` is `ServerSide`."""
+    """Keep the server name. This is the `sni_callback` of a context whose `sslobject_class` is `ServerSide`."""
     if isinstance(end, ServerSide):
         end.asked_name = name
 
@@ -44,10 +45,12 @@ _HOOK = Lock()
 
 
 def take_step(end: tls.SSLObject) -> Exception | None:
-    """Take a step of the handshake. Return None at its end, or why it has not ended: SSLWantReadError if the peer is to go on.
+    """Take a step of the handshake.
 
-    If the name that a client asks for (SNI) is not ASCII, CPython fails the handshake and also writes a traceback to stderr, because
-    the exception is within a callback of OpenSSL: any client could fill the log with them.
+    Return None at its end, or else why it has not ended: SSLWantReadError means that it waits for the peer.
+
+    If the name that a client requests (SNI) is not ASCII, the handshake fails, and CPython also writes a traceback to stderr,
+    because the exception is raised in a callback of OpenSSL: any client could fill the log with these.
     """
     with _HOOK:
         hook = sys.unraisablehook
@@ -76,9 +79,8 @@ class HandshakeStream(Protocol):
 
 
 class Handshake:
-    """The handshake of one connection: a server's with the shared `Handshakes`, or a client's with the name of the server.
-
-    `end` is made for the first step: a connection that sends nothing costs none.
+    """The handshake of one connection: that of a server with the shared `Handshakes`, or that of a client with the name of the
+    server. `end` is made at the first step, so a connection that sends nothing needs none.
     """
 
     __slots__ = (
@@ -111,30 +113,30 @@ class Handshake:
             self._step()
 
     def go_on(self, first: memoryview) -> None:
-        """Take the next step if enough has arrived; `first` is the beginning of what has come now."""
+        """Take the next step if enough has arrived. `first` is the first of the bytes that have come now."""
         if self._shared is None:
             self._step()
         elif self.end is None:
             if self._has_hello(bytes(first)):
                 self._wait(self._shared)
         elif self._context.verify_mode != tls.CERT_NONE or self.end.cipher() is None:
-            self._wait(self._shared)  # a client's certificates are verified, or nothing has been signed yet
+            self._wait(self._shared)  # a client's certificates are verified, or the step has no signature
         else:
             self._step()  # 40 us: less than going to the thread and back
 
     def _has_hello(self, first: bytes) -> bool:
-        """Return True when the first record is there: until then a connection costs only what it has sent."""
+        """Return True when the first record is complete. Until then a connection takes only the memory of what it has sent."""
         if self._hello_bytes == 0:
             if first[0] != HANDSHAKE_RECORD:
                 self.fail(f"SSL handshake failed: {not_tls(first)}")
                 return False
-            # Less than a header goes to OpenSSL, which waits for the rest.
+            # Less than a header is not passed to OpenSSL.
             length = RECORD_HEADER_BYTES + int.from_bytes(first[3:5], "big") if len(first) == RECORD_HEADER_BYTES else 1
             self._hello_bytes = min(length, PORTION_BYTES)
         return self._arrived.bio.pending >= self._hello_bytes
 
     def _wait(self, shared: Handshakes) -> None:
-        """Reading stops until the step has been taken: what waits is what one read took."""
+        """Stop reading until the step has been taken, so that at most one read waits."""
         self._raw.pause_reading()
         shared.wait(self)
 
@@ -144,7 +146,7 @@ class Handshake:
             self.stepped(take_step(end))
 
     def next_end(self) -> tls.SSLObject | None:
-        """Return the end of a connection whose next step is to be taken; None if the connection is closed."""
+        """Return the TLS end of a connection whose next step is to be taken, or None if the connection is closed."""
         if self._stream is None or self._stream.is_closing():
             return None
         if self.end is None:
@@ -157,11 +159,11 @@ class Handshake:
         return self.end
 
     def stepped(self, outcome: Exception | None) -> None:
-        """A step has been taken: `take_step`. The connection may have been closed meanwhile."""
+        """Go on after a step (`take_step`). The connection may have been closed meanwhile."""
         stream = self._stream
         if stream is None or stream.is_closing():
             return
-        stream.send()  # also the alert
+        stream.send()  # with the alert, if there is one
         if isinstance(outcome, tls.SSLWantReadError):
             if not self._arrived.unfed:
                 self._raw.resume_reading()
@@ -182,7 +184,10 @@ class Handshake:
             self._stream.fail(reason)
 
     def over(self) -> None:
-        """The handshake is over: it is complete, has failed, or the connection is lost. Nothing refers to the connection any more."""
+        """End the handshake: it is complete, has failed, or the connection is lost.
+
+        From now on nothing refers to the connection.
+        """
         self._stream = None
         if self._shared is not None:
             self._shared.end(self)
@@ -191,10 +196,9 @@ class Handshake:
 class Handshakes:
     """The read buffer and the queue of handshakes, which all TLS connections of a node share.
 
-    While a step is taken, its connection is not read, and its SSLObject and BIOs are the thread's.
-
-    A handshake that has begun and waits for the client costs 46 KB. There are HANDSHAKES_MAX of them at most: the oldest is
-    given up for a new one, so that clients that stop in the middle take neither the memory nor the way of others.
+    While a step is taken, its connection is not read, and its SSLObject and BIOs belong to the thread. A handshake that has
+    begun and waits for the client takes 46 KB. There are at most HANDSHAKES_MAX of these: for a new one the oldest is closed,
+    so that clients that stop in the middle can neither fill the memory nor block others.
     """
 
     __slots__ = ("_begun", "_is_working", "_spawn", "_thread", "_waiting", "inbox")
@@ -208,7 +212,9 @@ class Handshakes:
         self._begun: dict[Handshake, None] = {}  # the oldest first
 
     def wait(self, handshake: Handshake) -> None:
-        """Let the handshake take its next step after those that wait already.
+        """Let the handshake take its next step after those that are waiting.
+
+        Each waits only once, because its connection is not read meanwhile.
 
         Each waits once, because its connection is not read meanwhile.
         """
@@ -244,7 +250,7 @@ def not_tls(first_bytes: bytes) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """OpenSSL's reason, without the places in its sources."""
+    """Return OpenSSL's reason, without the places in its source code."""
     if isinstance(error, tls.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
     if isinstance(error, tls.SSLError) and error.reason == "CALLBACK_FAILED":

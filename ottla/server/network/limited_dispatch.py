@@ -1,7 +1,7 @@
-"""Dispatches the requests of clients while the node advertises an older release: they get what that release has, and no more.
+"""The dispatcher for clients while the node advertises an older release: they get what that release has, and nothing more.
 
-Nodes of Ottla are served all that is here. They name themselves in ApiVersions, which they send in v3 first (KIP-511): that alone is
-let through in a version that the release has not. The name opens nothing but versions: who may use an API is asked as always.
+Nodes of Ottla get everything. They name themselves in ApiVersions, which they send first, in v3 (KIP-511): only this request is
+accepted in a version that the release lacks. The name gives access to versions only: authorization is as always.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ NOT_SERVED = (0, -1)
 
 
 def dispatcher(routes: RouteTable, clock: Clock, spawn: Spawn, quotas: ClientQuotas | None = None) -> Dispatcher:
-    """Return the dispatcher of a table: one without limits costs nothing more."""
+    """Return the dispatcher for a table. Without limits it is the usual one, which takes no additional time."""
     kind = Dispatcher if routes.limits is None else LimitedDispatcher
     return kind(routes, clock, spawn, quotas)
 
 
 class LimitedDispatcher(Dispatcher):
-    """One per node and kind of listener, as `Dispatcher`."""
+    """The dispatcher for one kind of listener of a node, like `Dispatcher`."""
 
     __slots__ = ("_limits",)
 
@@ -62,7 +62,7 @@ class LimitedDispatcher(Dispatcher):
 
 
 def names_a_node(version: int, buf: Buffer, pos: int, end: int) -> bool:
-    """Return True if a request of ApiVersions is that of a node of Ottla."""
+    """Return True if a request of ApiVersions comes from a node of Ottla."""
     if not NAMED_VERSION <= version <= APIS[API_VERSIONS].max_version:
         return False
     try:

@@ -1,7 +1,9 @@
-"""Limits of connections per node, listener and address, and of the size of a request, whose first bytes say what is wrong with it.
+"""Limits of connections per node, listener and address, and of the size of a request.
 
-At a limit of the node a connection that is not known, because it has not logged in or has not even sent a request, makes way for a new
-one: sockets that anyone can open without a word must not keep clients out.
+A wrong size is explained by the first bytes.
+
+At a limit of the node an unknown connection, which has not logged in or has not even sent a request, is closed for a new one:
+silent sockets, which anyone can open, must not keep clients out.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ INT_MAX = 2**31 - 1
 #: The interval at which a limit of 0 connections is checked again.
 HELD_MS_MAX = 1_000
 NS_PER_S = 1_000_000_000
-#: Lines that a listener writes about clients that it refuses.
+#: A listener writes this many lines a second about clients that it refuses.
 LINES_PER_SECOND = 10
 
 
@@ -39,7 +41,7 @@ class ConnectionRate:
     _filled_ns: int = -1
 
     def opened(self, now_ns: int) -> int:
-        """Count a connection that has been accepted; return for how many ms to accept no other."""
+        """Count an accepted connection. Return for how many ms no other may be accepted."""
         if self.per_second == INT_MAX:
             return 0
         if self._filled_ns < 0:
@@ -56,12 +58,12 @@ class ConnectionRate:
         return int((1 - self._tokens) * 1000 / self.per_second) + 1
 
 
-#: The time that a new connection has for its login or its first request, before it may have to make way.
+#: A new connection has this long for its login or its first request, before it may be closed for another one.
 UNKNOWN_NS = 1_000_000_000
 
 
 class Newcomer(Protocol):
-    """A connection that may not be known yet."""
+    """A connection that is perhaps not known yet."""
 
     opened_ns: int
 
@@ -69,11 +71,11 @@ class Newcomer(Protocol):
     def is_known(self) -> bool: ...
     def refuse(self, reason: str) -> None: ...
     def expire(self) -> None:
-        """Give up the descriptor of a refused connection without waiting for the peer to read."""
+        """Close the descriptor of a refused connection without waiting for the peer to read."""
 
 
 class Newcomers:
-    """The connections that were not known when they were last looked at, the oldest first."""
+    """The connections that were unknown at the last check, the oldest first."""
 
     __slots__ = ("_unknown",)
 
@@ -87,7 +89,7 @@ class Newcomers:
         self._unknown.pop(connection, None)
 
     def make_way(self, now_ns: int) -> bool:
-        """Close the oldest that is still not known, and has had its time; return False if there is none."""
+        """Close the oldest connection that is still unknown after its time. Return False if there is none."""
         while self._unknown:
             oldest = next(iter(self._unknown))
             if not oldest.is_known and now_ns - oldest.opened_ns < UNKNOWN_NS:
@@ -108,7 +110,7 @@ class ListenerLimits:
     rate: ConnectionRate = field(default_factory=ConnectionRate)
 
     def update(self, values: Values) -> None:
-        """Take what is set under the listener's prefix."""
+        """Take the limits that are set with the listener's prefix."""
         self.connections_max = values.get("max.connections", INT_MAX)
         self.rate.per_second = values.get("max.connection.creation.rate", INT_MAX)
 
@@ -128,14 +130,14 @@ class ConnectionLimits:
     by_listener: dict[str, ListenerLimits] = field(default_factory=dict)
     open_by_ip: Counter[str] = field(default_factory=Counter)
     open_total: int = 0
-    #: The connections for which the process has descriptors (`Network.room`).
+    #: The most connections for which the process has descriptors (`Network.room`).
     room: int = INT_MAX
     newcomers: Newcomers = field(default_factory=Newcomers)
 
     def update(self, values: Values, set_names: Collection[str], of_listener: Callable[[str], Values]) -> None:
-        """Take the numbers of a node's configuration; connections above a lower limit stay.
+        """Take the limits from a node's configuration. If a limit becomes lower, existing connections stay.
 
-        `set_names`: what is not a default. `of_listener`: what is set for one listener alone.
+        `set_names` are the properties that are not defaults. `of_listener` returns those that are set for one listener.
         """
         self.request_bytes_max = values["socket.request.max.bytes"]
         self.connections_max = values["max.connections"]
@@ -153,11 +155,14 @@ class ConnectionLimits:
             limits.update(of_listener(name))
 
     def of(self, listener: str) -> ListenerLimits:
-        """Return the limits of one listener alone."""
+        """Return the limits of one listener."""
         return self.by_listener.setdefault(listener, ListenerLimits())
 
     def refusal(self, ip: str, exempt: bool, now_ns: int) -> str | None:
-        """Return why a further connection from this address is refused, or None. `exempt`: the connection is between brokers."""
+        """Return why a further connection from this address is refused, or None.
+
+        `exempt` means that the connection is between brokers.
+        """
         limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
         if self.open_by_ip[ip] >= limit:
             return f"there are {limit} connections from that address already (max.connections.per.ip)"
@@ -180,14 +185,17 @@ class ConnectionLimits:
 
 
 def read_overrides(text: str) -> dict[str, int]:
-    """Return the limits by host of a list of host:limit; an IPv6 address has colons of its own. The configuration has rejected malformed ones."""
+    """Return the limits by host, from a list of host:limit.
+
+    An IPv6 address itself has colons. The configuration has rejected malformed entries.
+    """
     pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
     return {host.strip(): int(limit) for host, _, limit in pairs}
 
 
-#: The largest request of other APIs than these: twice what the largest legitimate one takes, an IncrementalAlterConfigs of 8 MB.
+#: The largest request of APIs other than these: twice the largest legitimate one, which is an IncrementalAlterConfigs of 8 MB.
 OTHER_REQUEST_BYTES_MAX = 16 * 1024 * 1024
-#: What has records in it, or another request.
+#: APIs whose requests have records, or contain another request.
 LARGE_REQUESTS = frozenset({ApiKey.PRODUCE, ApiKey.ENVELOPE})
 #: First bytes -> the protocol whose first message begins with them.
 SIGNS = (
@@ -209,7 +217,7 @@ SIGNS = (
 
 
 def describe_foreign_bytes(first_bytes: bytes, size: int, limit: int) -> str:
-    """Return the reason to close a connection whose frame size is out of bounds."""
+    """Return the reason to close a connection if the size of its frame is out of bounds."""
     for sign, what in SIGNS:
         if first_bytes.startswith(sign):
             return f"the first bytes look like {what}"
@@ -219,14 +227,16 @@ def describe_foreign_bytes(first_bytes: bytes, size: int, limit: int) -> str:
 
 
 def why_too_large(beginning: Buffer, size: int) -> str | None:
-    """Return the reason to close a connection that begins to send a large request of another API than those with records in it."""
+    """Return the reason to close a connection if it begins to send a large request of an API whose requests have no records."""
     if len(beginning) < 2 or (api_key := int.from_bytes(beginning[:2], "big")) in LARGE_REQUESTS:
         return None
     return f"Invalid receive (size = {size} larger than {OTHER_REQUEST_BYTES_MAX} for API key {api_key})"
 
 
 class BoundedLines:
-    """Writes up to `LINES_PER_SECOND` warnings that anybody may cause by connecting, and counts in the next one what was left out.
+    """Writes up to `LINES_PER_SECOND` warnings that any connection may cause.
+
+    The next line has the number of those that were left out.
 
     A client whose certificate is wrong, or a node that knows a peer by a wrong address, connects again and again: 80 lines a second were
     seen.

@@ -1,7 +1,7 @@
-"""Listeners: where clients connect, and how many may.
+"""Listeners: the endpoints at which clients connect, with their limits.
 
-A node has several listeners, each with its own name, address and security protocol. Which address clients are answered
-with is said by broker/metadata_cache.py.
+A node has several listeners, each with its own name, address and security protocol. broker/metadata_cache.py decides which
+address clients get in responses.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ log = logging.getLogger(__name__)
 
 #: The time limit for a client to read its last responses before its connection is aborted.
 LINGER_MS = 5_000
-#: The time limit of a TLS handshake. Kafka applies connections.max.idle.ms, ten minutes.
+#: The time limit of a TLS handshake. In Kafka it is connections.max.idle.ms, ten minutes.
 HANDSHAKE_MS_MAX = 30_000
-#: The pause of accepting after a connection for which there is no descriptor.
+#: The pause in accepting after a connection for which there was no descriptor.
 NO_ROOM_S = 0.1
 NS_PER_MS = 1_000_000
-#: Connections that are closed in one turn of the loop: about a millisecond.
+#: One turn of the loop closes this many connections: it takes about a millisecond.
 CLOSED_PER_TURN = 100
 
 
 @dataclass(slots=True)
 class LoginCounts:
-    """Kafka's counts of a listener, read at a scrape."""
+    """Kafka's counts of a listener, which are read at a scrape."""
 
     succeeded: int = 0
     failed: int = 0
@@ -51,7 +51,7 @@ class LoginCounts:
 
 
 class Logins(Protocol):
-    """How the connections of one listener with SASL log in."""
+    """The login of the connections of one listener with SASL."""
 
     @property
     def counts(self) -> LoginCounts: ...
@@ -61,7 +61,7 @@ class Logins(Protocol):
 
 
 class ServerTls(Protocol):
-    """The server's side of TLS of one listener. The context is replaced when certificates are."""
+    """The server's side of TLS of one listener. The context is replaced together with certificates."""
 
     @property
     def context(self) -> ssl.SSLContext: ...
@@ -92,13 +92,13 @@ class Listener:
         inter_broker: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        """Take in `logins` how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
+        """Take in `logins` the way in which clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.limits = limits
         self.inbox = inbox
         self.connections: dict[Connection, None] = {}
-        # Counted in plain ints, read at a scrape.
+        # Plain ints count these; they are read at a scrape.
         self.accepted = 0
         self.rejected = 0
         self.throttled = 0
@@ -118,13 +118,13 @@ class Listener:
         self._lines = BoundedLines(world.clock, log)
 
     def refuse(self, connection_id: str, reason: str) -> None:
-        """Count and log a connection that is closed because of what came in."""
+        """Count and log a connection that is closed because of its bytes."""
         self.refused += 1
         self._lines.warning("[%s] Closing connection %s: %s", self.name, connection_id, reason)
 
     @property
     def port(self) -> int:
-        """The port that was bound; the configured one may be 0."""
+        """The bound port. The configured one may be 0."""
         assert self._server is not None, "not started"
         return self._server.port
 
@@ -184,13 +184,13 @@ class Listener:
         return stream
 
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
-        """Take the principal from the certificate, once the TLS handshake is complete."""
+        """Take the principal from the certificate after the TLS handshake."""
         assert self._tls is not None
         if stream.asked_name is not None:
-            # Where no address is advertised, clients are answered with this one: certificates are for names.
+            # If no address is advertised, clients get this one in responses: certificates are for names.
             connection.local_host = stream.asked_name
         if self.logins is not None:
-            return  # SASL_SSL: the principal is SASL's
+            return  # with SASL_SSL the principal comes from SASL
         try:
             connection.principal = self._tls.principal(stream.peer_certificate)
         except ValueError as error:
@@ -215,7 +215,7 @@ class Listener:
         if refusal is not None:
             self.rejected += 1
             if self.limits.open_total >= self.limits.room and self._server is not None:
-                self._server.hold(NO_ROOM_S)  # what has been refused still has its descriptor in this turn
+                self._server.hold(NO_ROOM_S)  # in this turn refused connections still have their descriptors
             self._lines.warning("[%s] Rejecting connection from %s: %s", self.name, connection.peer_host, refusal)
             return False
         self.limits.opened(connection.peer_host)
@@ -237,12 +237,12 @@ class Listener:
         self._wheel.remove(connection, connection.idle_slot)
 
     def linger(self, connection: Connection) -> None:
-        """Give a closing connection's peer some time to take what has been written."""
+        """Give the peer of a closing connection some time to read what has been written."""
         self._wheel.remove(connection, connection.idle_slot)
         connection.idle_slot = self._wheel.add(connection, LINGER_MS)
 
     def idle_expired(self, connection: Connection) -> None:
-        """The connection's entry in the wheel has come due: close it, or look again when it would be."""
+        """Handle the connection's expired entry in the wheel: close the connection, or set the entry to the next possible time."""
         stream = connection.transport
         if isinstance(stream, TlsStream) and not stream.is_secured:
             connection.refuse("SSL handshake failed: it was not complete in time")
@@ -262,9 +262,9 @@ class Listener:
 class ClientGate:
     """The gate of a broker's listeners: while it is closed, clients are disconnected, so that they look for another broker.
 
-    Connections are accepted, and introduce themselves (ApiVersions, SASL); the next request ends them. Who only asks whether this broker
-    runs gets an answer, and clients of every kind take the end of a connection as a reason to try the next address: an error code in
-    an answer would make most of them ask the same broker again for the new leader.
+    Connections are accepted, and may introduce themselves (ApiVersions, SASL); their next request closes them. So a client that
+    only checks whether this broker runs gets a response. Clients of every kind try the next address after a connection was
+    closed, while an error code would make most of them ask the same broker again for the new leader.
     """
 
     def __init__(self, world: World, dispatcher: Dispatcher, listeners: Sequence[Listener]) -> None:

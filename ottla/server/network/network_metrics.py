@@ -16,7 +16,8 @@ from ottla.server.network.route import Route
 #: Latency buckets count units of 1024 ns.
 MS_PER_UNIT = 1024 / 1_000_000
 NS_PER_MS = 1_000_000
-#: Names and versions of libraries that a listener has samples of: a hostile client could send one with each connection.
+#: A listener has samples for at most this many names and versions of libraries: a hostile client could send a new one with each
+#: connection.
 SOFTWARE_MAX = 50
 #: Kafka's name, its description, and the field of LoginCounts.
 LOGIN_COUNTS = (
@@ -44,7 +45,7 @@ def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
 
 
 class Times(NamedTuple):
-    """The times of the requests of one API. The buckets are those of a route (`Route.latency_buckets`)."""
+    """The times of the requests of one API, in the buckets of a route (`Route.latency_buckets`)."""
 
     request: str
     buckets: list[int]
@@ -53,7 +54,7 @@ class Times(NamedTuple):
 
 
 def time_metrics(name: str, doc: str, times: Sequence[Times]) -> Iterator[Family]:
-    """Yield one of the times of Kafka's RequestMetrics."""
+    """Yield one of the times in Kafka's RequestMetrics."""
     name = f"kafka_network_requestmetrics_{name}"
     quantiles = [
         Sample(
@@ -71,7 +72,10 @@ def time_metrics(name: str, doc: str, times: Sequence[Times]) -> Iterator[Family
 
 
 def _software(listeners: Sequence[Listener]) -> Iterator[Sample]:
-    """Count connections by the library that ApiVersions has named (KIP-511); beyond a number of names, which clients choose, as "other"."""
+    """Count connections by the library that ApiVersions has named (KIP-511).
+
+    Clients choose the names; beyond a number of them they are counted as "other".
+    """
     for listener in listeners:
         counts = Counter((each.client_software_name, each.client_software_version) for each in listener.connections)
         shown = counts.most_common(SOFTWARE_MAX)

@@ -1,4 +1,4 @@
-"""Why a connection does not read: the reasons, a pause for one piece of work, and what all connections share: time and memory."""
+"""The reasons why a connection does not read, a pause for one piece of work, and what all connections share: time and memory."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from typing import Protocol
 from ottla.server.clock import Clock
 from ottla.server.tasks import isolated
 
-#: Replies held back by one that waits. Kafka serves one request of a connection at a time; clients keep 5 (Java) or as
-#: many as fit their queue (librdkafka) in flight.
+#: The most replies that wait behind one that is not ready. Kafka serves one request of a connection at a time; clients keep 5
+#: (Java), or as many as fit their queue (librdkafka), in flight.
 HELD_REPLIES_MAX = 1000
 HELD_BYTES_MAX = 1024 * 1024
-#: One read may have a thousand requests, and some are slow: the first record of a partition creates its files, which takes two
-#: milliseconds on a slow file system. The quorum runs on the same loop and must not wait for all of them.
+#: The time of one turn. One read may have a thousand requests, and some are slow: the first record of a partition creates its
+#: files, which takes two milliseconds on a slow file system. The quorum runs on the same loop and must not wait for all of
+#: them.
 TURN_NS = 20_000_000
-#: Reads that took less are not counted.
+#: Reads that took less time are not counted.
 SLOW_NS = 100_000
 
 
 class Reason:
-    """The reasons for which a connection does not read: bits, in plain ints. `&` of an IntFlag takes 1 us, for each delayed response."""
+    """The reasons for which a connection does not read.
 
-    WRITING = 1  # the client does not take its replies
+    They are bits in plain ints, because `&` of an IntFlag takes 1 us, at each delayed response.
+    """
+
+    WRITING = 1  # the client does not read its replies
     HELD = 2  # too many replies wait behind one that is not ready
     THROTTLED = 4  # a quota was exceeded
-    TURN = 8  # others are to have a turn
-    WORK = 16  # a pause of a request has not ended: it is at work in later turns of the loop, or on a thread
+    TURN = 8  # it is the turn of others
+    WORK = 16  # the pause of a request has not ended: the request is handled in later turns of the loop, or on a thread
     MEMORY = 32  # queued.max.request.bytes are taken, and a large request has begun
 
 
@@ -38,7 +42,8 @@ class Pausable(Protocol):
 class Pause:
     """A pause of one connection for one piece of work, which ends once. Meanwhile no other request of the connection is served.
 
-    Pauses add up. One bit for all of them let the first that ended serve the next request: two Produces changed places.
+    Pauses are counted. With a single bit for all of them, the first that ended let the next request be served, and two Produces
+    changed their order.
     """
 
     __slots__ = ("_connection",)
@@ -53,11 +58,12 @@ class Pause:
 
 
 class RequestTurn:
-    """The time that requests of all connections together may take in one turn of the event loop, and who waits for the next one.
+    """The time that requests of all connections together may take in one turn of the event loop, and the connections that wait
+    for the next turn.
 
-    A budget of each connection alone is none: twenty clients that ask at once for what takes 25 ms held the loop for half a second, and
-    the quorum, on the same loop, with them. Only slow reads are counted: a usual one takes some 30 us, and pays one comparison.
-    Each dispatcher has one.
+    A budget for each connection would not be enough: twenty clients with simultaneous requests of 25 ms held the loop, and with
+    it the quorum, for half a second. Only slow reads are counted: a usual one takes some 30 us, of which the check is one
+    comparison. Each dispatcher has one such budget.
     """
 
     __slots__ = ("_clock", "_is_set", "_waiting", "left_ns")
@@ -73,7 +79,7 @@ class RequestTurn:
         self._set()
 
     def wait(self, next_turn: Callable[[], object]) -> None:
-        """Serve a connection in a later turn, after those that wait already."""
+        """Serve a connection in a later turn, after those that are waiting."""
         self._waiting.append(next_turn)
         self._set()
 
@@ -100,11 +106,12 @@ class Receiving(Protocol):
 
 
 class RequestBytes:
-    """queued.max.request.bytes: how much memory the large requests of all connections may take while they arrive.
+    """The memory that the large requests of all connections may take while they arrive (queued.max.request.bytes).
 
-    A request is charged with the size that it declares, from when it gets a buffer of its own until it has been served. While as much as
-    the limit is taken, a connection that needs a buffer is not read. As with Kafka's pool, the last request may exceed the limit: a
-    request that is larger than what is left would otherwise wait for as long as smaller ones come. One per node; a limit of 0 or less is none.
+    A request is charged with its declared size, from when it gets its own buffer until it has been served. While the limit is
+    reached, a connection that needs a buffer is not read. As with Kafka's pool, the last request may exceed the limit:
+    otherwise a request larger than the rest would wait as long as smaller ones come. There is one such object per node. A limit
+    of 0 or less means no limit.
     """
 
     __slots__ = ("_waiting", "limit", "taken", "waits")
@@ -117,7 +124,7 @@ class RequestBytes:
         self._waiting: dict[Receiving, None] = {}  # in order
 
     def take(self, connection: Receiving, nbytes: int) -> bool:
-        """Return False if there is no memory: the connection is then called when there is some again."""
+        """Return False if there is no memory. Then the connection is called when there is some again."""
         if 0 < self.limit <= self.taken:
             self.waits += 1
             self._waiting[connection] = None
@@ -131,7 +138,7 @@ class RequestBytes:
         self._call_next()
 
     def forget(self, connection: Receiving) -> None:
-        """The connection is closed: if it has been called, the next one is to be called."""
+        """Take note that the connection is closed. If it has been called, the next waiting one is called."""
         self._waiting.pop(connection, None)
         self._call_next()
 

@@ -1,6 +1,7 @@
 """The place of a reply among its connection's replies, and the response for an error that a handler raised.
 
-Requests of clients with a quota have a place in any case: what they take is counted, and their responses have the throttle time (KIP-219).
+Requests of clients with a quota always have a place: their bytes and time are counted, and their responses have the throttle
+time (KIP-219).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class PendingReply(PendingResponse):
         self.nbytes = 0
 
     def completed(self, response: object) -> None:
-        """The answer has come."""
+        """Send the response, which has come."""
         connection, route, codec = self.connection, self.route, self.codec
         if connection.closed:
             return
@@ -76,7 +77,7 @@ class PendingReply(PendingResponse):
         connection.ready(self, self.reply.kept_bytes)
 
     def cancel(self) -> None:
-        """The connection has been closed."""
+        """Cancel the reply, because the connection has been closed."""
         self.reply.cancel()
 
 
@@ -91,7 +92,10 @@ def encode_frame(codec: VersionCodec, correlation_id: int, response: object, par
 
 
 def cannot_encode(connection: Connection, version: int, response: object) -> None:
-    """Close the connection after an internal error: an error response would need the same encoder. Answers may have secrets."""
+    """Close the connection after an internal error: an error response would need the same encoder.
+
+    The log has no contents of the response, which may have secrets.
+    """
     log.exception("A %s cannot be encoded in v%d", type(response).__name__, version)
     connection.refuse(f"a {type(response).__name__} v{version} could not be encoded")
 
@@ -101,14 +105,14 @@ def failure_reply(route: Route, version: int, request: object, error: Exception)
     if isinstance(error, KafkaError):
         route.count_error(error.code)
         return error_reply(route.api_key, version, request, error)
-    # The request is not logged: it may have passwords, and 100 MB.
+    # The request is not logged, because it may have passwords, or 100 MB.
     log.error("Unexpected error handling %s v%d", route.name, version, exc_info=error)
     route.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_reply(route.api_key, version, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 class MeteredReply(PendingReply):
-    """The reply to a client with a quota: it has the throttle time, and the time of its encoding counts."""
+    """The reply to a client with a quota. It has the throttle time, and the time of its encoding counts, too."""
 
     __slots__ = ("meters",)
 
@@ -142,12 +146,13 @@ class MeteredReply(PendingReply):
         if answer.__class__ is memoryview:
             wait_ms = read_throttle(answer) if begins_with_throttle(api_key, self.codec.version) else 0
         elif api_key == FETCH and answer is not None:
-            wait_ms = answer.throttle_time_ms  # decided before the records were read
+            wait_ms = answer.throttle_time_ms  # the time was decided before the records were read
         else:
             wait_ms = dispatcher.quotas.wait_ms(self.meters, api_key, is_asked=answer is not None)
-            wait_ms = max(wait_ms, getattr(answer, "throttle_time_ms", 0))  # a controller has set the one of mutations
+            # a controller has already set the throttle time of mutations
+            wait_ms = max(wait_ms, getattr(answer, "throttle_time_ms", 0))
             if wait_ms and hasattr(answer, "throttle_time_ms"):
-                answer = copy.copy(answer)  # an answer may be shared by many clients
+                answer = copy.copy(answer)  # many clients may share a response
                 answer.throttle_time_ms = wait_ms
         if wait_ms > 0:
             self.connection.mute(wait_ms, dispatcher.clock)
@@ -164,7 +169,7 @@ def meter(
     size: int,
     answer: Any,
 ) -> bool:
-    """Count the request for its client's quotas, and answer it; return False if it has none."""
+    """Count the request for its client's quotas, and answer it. Return False if the client has no quota."""
     meters = metered(dispatcher, connection, route, request, context, size)
     if meters is None:
         return False
@@ -186,7 +191,7 @@ def meter(
 def metered(
     dispatcher: Serving, connection: Connection, route: Route, request: Any, context: RequestContext, size: int
 ) -> ClientMeters | None:
-    """Count what a request has taken; None if no quota holds it back."""
+    """Count the bytes and the time of a request. Return None if no quota delays it."""
     if route.api_key in EXEMPT:
         return None
     if route.api_key == FETCH:

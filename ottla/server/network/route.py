@@ -19,14 +19,14 @@ from ottla.server.network.context import RequestContext
 
 Handler = Callable[[Any, RequestContext], Any]
 AsyncHandler = Callable[[Any, RequestContext], Awaitable[Any]]
-#: Appends an answer's bytes to the list.
+#: Appends the bytes of a response to the list.
 Encode = Callable[[Any, Pieces], None]
 
 #: Latencies are counted by the bit length of their microseconds. 42 bits are fifty days, and no request waits longer than 25: its time-out
 #: is in 32 bits of milliseconds.
 LATENCY_BUCKETS = 43
 
-# A reply's size and correlation id, and one byte for no tagged fields.
+# A reply's size and correlation id, and a zero byte that means no tagged fields.
 _HEAD = Struct(">ii")
 _FLEXIBLE_HEAD = Struct(">iix")
 
@@ -46,9 +46,9 @@ class VersionCodec:
 class Route:
     """One API: its handler, the versions served, and counts of its requests.
 
-    A plain handler answers at once, by a Reply, or not at all; an `async def` handler runs as a task, and its
-    connection dispatches nothing further until it has answered. A route that `takes_frame` decodes and encodes nothing:
-    its `async def` handler gets the request's frame, from header to end, and gives the response's body, both as bytes.
+    A plain handler answers at once, by a Reply, or not at all; an `async def` handler runs as a task, and its connection
+    dispatches nothing further until it has answered. A route that `takes_frame` decodes and encodes nothing: its `async def`
+    handler gets the bytes of the request's frame, from header to end, and returns the bytes of the response's body.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Route:
         takes_frame: bool = False,
         fast_path: Callable[..., Any] | None = None,
     ) -> None:
-        """Take an `encoder` for each version where responses may be something else than the API's response.
+        """Take an `encoder` for each version, if responses may be other objects than the API's response.
 
         `fast_path(dispatcher, route, request, context, frame)` makes the fast path of a connection (`FastPath`).
         """
@@ -78,7 +78,7 @@ class Route:
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(getattr(handler, "func", handler)))
         self.min_version = self.api.min_version if min_version is None else min_version
         self.max_version = self.api.max_version if max_version is None else max_version
-        # Codecs by version. Each is created at its first use, because most versions are never used.
+        # Codecs by version. A codec is created at its first use, because most versions are never used.
         self.codecs: list[VersionCodec | None] = [None] * (self.max_version + 1)
         self._encoder = encoder
         self.takes_frame = takes_frame
@@ -96,7 +96,7 @@ class Route:
         return f"<Route {self.name} {self.min_version}-{self.max_version}>"
 
     def codec(self, version: int) -> VersionCodec | None:
-        """Return the codec of a version; None if it is not served."""
+        """Return the codec of a version, or None if the version is not served."""
         if not self.min_version <= version <= self.max_version:
             return None
         known = self.codecs[version]
@@ -119,7 +119,10 @@ class Route:
 
 
 def advertised_min(api_key: int, lowest: int) -> int:
-    """Return the lowest version to name. It may be lower than the lowest one that is served, for clients that depend on it (KAFKA-18659)."""
+    """Return the lowest version to list.
+
+    It may be lower than the lowest served one, for clients that depend on it (KAFKA-18659).
+    """
     return min(lowest, APIS[ApiKey(api_key)].advertised_min) if api_key in APIS else lowest
 
 
@@ -138,7 +141,7 @@ def make_codec(api_key: int, version: int) -> VersionCodec:
 
 @cache
 def begins_with_throttle(api_key: int, version: int) -> bool:
-    """Return True if the response body starts with throttle_time_ms, the only field that is read of a forwarded response."""
+    """Return True if the response's body starts with throttle_time_ms, the only field that is read in a forwarded response."""
     first = next((each for each in fields(APIS[ApiKey(api_key)].response) if version in each.versions), None)
     return first is not None and first.name == "throttle_time_ms"
 
@@ -148,12 +151,12 @@ def read_throttle(body: memoryview) -> int:
 
 
 def leave_encoded(buf: Any, pos: int, end: int) -> tuple[None, int]:
-    """Return the frame as it came: this stands in place of a decoder where the handler takes the frame."""
+    """Return the frame unchanged. It is the decoder of a handler that takes the frame."""
     return None, end
 
 
 def body_encoder(encode: Encode) -> Encode:
-    """Return an encoder for responses that are bytes already; the dispatcher's error responses are encoded as usual."""
+    """Return an encoder for responses that are bytes already. The dispatcher's error responses are encoded as usual."""
 
     def append(answer: Any, parts: list[Any]) -> None:
         if isinstance(answer, memoryview):
@@ -165,7 +168,7 @@ def body_encoder(encode: Encode) -> Encode:
 
 
 class RouteTable:
-    """All routes of a kind of listener, by API key. Two rows for one API are an internal error."""
+    """All routes of a kind of listener, by API key. Two rows for one API are a programming error."""
 
     def __init__(self, routes: Iterable[Route], advertised: Advertised = DEFAULT, listener: str = BROKER) -> None:
         self.rows = sorted(routes, key=lambda route: route.api_key)
@@ -174,13 +177,13 @@ class RouteTable:
             route.min_version, route.max_version = min(route.min_version, low), min(route.max_version, high)
         served = {route.api_key for route in self.rows}
         limits = advertised.limits(listener)
-        #: The versions that an older release has, for clients; None: all that are served.
+        #: The versions that clients get from an older release. None means all that are served.
         self.limits = limits and {
             key: versions
             for key, versions in limits.items()
             if key in served or key not in APIS or key in BETWEEN_NODES
         }
-        # The list is one longer than the highest key; lookups by unknown keys are checked against its length.
+        # The list ends with the highest known key. Lookups of unknown keys are checked against its length.
         self.by_key: list[Route | None] = [None] * (max(APIS) + 1)
         for route in self.rows:
             assert self.by_key[route.api_key] is None, f"two routes for {route.name}"

@@ -1,7 +1,8 @@
-"""The buffers on both sides of OpenSSL: ciphertext that has come, and plaintext that is to go.
+"""The buffers on both sides of OpenSSL: ciphertext that has arrived, and plaintext that is to be sent.
 
-OpenSSL takes ciphertext in portions. One call works on all that it has until there is data. A key update (TLS 1.3) brings none and costs
-7 to 20 us for 27 bytes, so that 256 KB of them, one read, were 100 ms in one call; and libuv makes up to 32 reads in a row.
+OpenSSL gets ciphertext in limited chunks. One call works on everything that it has until there is data. A key update (TLS 1.3)
+has no data and takes 7 to 20 us for 27 bytes, so 256 KB of key updates, one read, took 100 ms in one call; and libuv makes up
+to 32 reads in a row.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import ssl as tls
 from collections import deque
 from collections.abc import Callable
 
-#: The size of a portion: the longest record, which is one of TLS 1.2, with its header and what encryption adds.
+#: The size of a chunk: the longest record, which is one of TLS 1.2, with its header and the overhead of encryption.
 PORTION_BYTES = 5 + 16 * 1024 + 2048
-#: Ciphertext in a row that may bring no data: a record that has not come whole, and some key updates.
+#: The most consecutive ciphertext without data: a partial record, and some key updates.
 DATALESS_BYTES_MAX = 2 * PORTION_BYTES
-#: Pieces are encrypted in steps of this size: large enough for few system calls, small enough for the processor's cache.
+#: Large pieces are encrypted in steps of this size: large enough for few system calls, small enough for the processor's cache.
 ENCRYPTED_BYTES = 256 * 1024
 #: TLS records have 16 KiB at most; smaller pieces of a response are joined up to that.
 RECORD_BYTES = 16 * 1024
@@ -24,7 +25,7 @@ Piece = bytes | bytearray | memoryview
 
 
 class Ciphertext:
-    """The bytes that have come and have not been decrypted. `bio` is OpenSSL's end."""
+    """The bytes that have arrived and are not decrypted yet. `bio` is OpenSSL's end."""
 
     __slots__ = ("_fed", "_mono_ns", "_unfed", "bio")
 
@@ -32,15 +33,15 @@ class Ciphertext:
         self.bio = tls.MemoryBIO()
         self._mono_ns = mono_ns
         self._unfed = NOTHING
-        self._fed = 0  # how much of it OpenSSL has been given
+        self._fed = 0  # how much of it OpenSSL has got
 
     @property
     def unfed(self) -> int:
-        """The bytes that OpenSSL has not been given."""
+        """The bytes that OpenSSL has not got yet."""
         return len(self._unfed) - self._fed
 
     def arrive(self, view: memoryview) -> None:
-        """Take what was read, and give OpenSSL the first portion. `view` is used until `keep`."""
+        """Take the bytes of a read, and give OpenSSL the first chunk. `view` is used until `keep`."""
         if self._unfed:
             view = memoryview(b"".join((self._unfed[self._fed :], view)))
         elif len(view) <= PORTION_BYTES:
@@ -50,7 +51,7 @@ class Ciphertext:
         self.feed()
 
     def feed(self, until_ns: int | None = None) -> int:
-        """Give OpenSSL the next portion. Return how many bytes are left; 0 also if it is too late for more."""
+        """Give OpenSSL the next chunk. Return the number of remaining bytes; 0 also if there is no time for more."""
         if until_ns is not None and self._mono_ns() > until_ns:
             return 0
         self.bio.write(self._unfed[self._fed : self._fed + PORTION_BYTES])
@@ -62,7 +63,7 @@ class Ciphertext:
         return 0
 
     def keep(self) -> None:
-        """Copy what is left of the last read: the buffer is the next connection's."""
+        """Copy the remaining bytes of the last read, because the next connection reads into the same buffer."""
         if self._unfed:
             self._unfed, self._fed = memoryview(bytes(self._unfed[self._fed :])), 0
 
@@ -71,7 +72,7 @@ class Ciphertext:
 
 
 class Backlog:
-    """The pieces that have been written and have not been encrypted. They stay views of a file until then."""
+    """The pieces that have been written and are not encrypted yet. Until then they stay views of a file."""
 
     __slots__ = ("_pieces", "nbytes")
 
@@ -84,7 +85,7 @@ class Backlog:
         self.nbytes += len(piece)
 
     def next_piece(self) -> Piece:
-        """Take what is to be encrypted next: a part of a large piece, or as many small ones as are one record."""
+        """Return the next bytes to encrypt: a part of a large piece, or as many small pieces as fit into one record."""
         pieces = self._pieces
         piece = pieces.popleft()
         if len(piece) > ENCRYPTED_BYTES:

@@ -1,15 +1,16 @@
-"""TLS between a transport and a protocol of ours: to the transport it is the protocol, to the protocol the transport.
+"""TLS between a transport and one of our protocols. For the transport it is the protocol; for the protocol it is the transport.
 
-asyncio's own TLS protocol does not fit a server of many clients: handshakes take the event loop as they come, each connection
-has a receive buffer, a large response is encrypted in one go, and a failed handshake leaves no line in the log. Here
+asyncio's own TLS protocol does not fit a server of many clients: handshakes run on the event loop whenever they arrive, each
+connection has a receive buffer, a large response is encrypted at once, and a failed handshake leaves no line in the log. Here
 
-    handshakes     are worked on by a thread of their own, one at a time: the loop goes on while OpenSSL signs
+    handshakes     run on a separate thread, one at a time: the loop goes on while OpenSSL signs
     reading        from one buffer for all connections, decrypted straight into the protocol's own buffer
-    writing        is encrypted as far as the transport takes it; what is left stays a view of a file
-    records        that bring no data, as key updates, cost their connection: they count as time of the turn, and are limited in a row
-    failures       have one reason each, also that the peer does not speak TLS
+    writing        is encrypted as far as the transport accepts bytes; the rest stays a view of a file
+    records        without data, such as key updates, count as time of the connection's turn, and the number of consecutive ones
+                   is limited
+    failures       have one reason each; one reason is that the peer does not speak TLS
 
-The bytes go through `ssl.MemoryBIO`: no socket is touched here, so the simulator's transports are as good as the loop's.
+The bytes go through `ssl.MemoryBIO`. No socket is used here, so it works with the simulator's transports as with the loop's.
 """
 
 from __future__ import annotations
@@ -26,31 +27,33 @@ from ottla.server.network.pauses import SLOW_NS, RequestTurn
 from ottla.server.network.tls_buffers import DATALESS_BYTES_MAX, PORTION_BYTES, Backlog, Ciphertext, Piece
 from ottla.server.transport import NO_LOW_WATER, LowWater, Woken
 
-#: A channel to another node, or of a command, has a buffer of its own.
+#: A channel to another node, and that of a command, has its own buffer.
 CHANNEL_CIPHERTEXT_BYTES = 64 * 1024
-#: Ciphertext that waits for the peer. Above the first nothing more is encrypted, until it is below the second.
+#: The limits of ciphertext that waits for the peer. Above the first one nothing more is encrypted, until it is below the
+#: second.
 CIPHERTEXT_HIGH_BYTES = 512 * 1024
 CIPHERTEXT_LOW_BYTES = 128 * 1024
 
 
 def nothing(*_: object) -> None:
-    """The callback that does nothing."""
+    """A callback that does nothing."""
 
 
 class Stop:
-    """The reasons for which a stream reads nothing: bits, in plain ints."""
+    """The reasons for which a stream does not read. They are bits in plain ints."""
 
     APP = 1  # the protocol has paused it
     TURN = 2  # the turn of the event loop is over
-    ANSWERS = 4  # the peer does not read OpenSSL's answers, to key updates
+    ANSWERS = 4  # the peer does not read OpenSSL's answers to key updates
     CLOSED = 8
 
 
 class TlsStream(Woken, LowWater, asyncio.Transport):
-    """One connection, as server or as client. The protocol's `connection_made` is called before the handshake.
+    """One connection, as server or as client.
 
-    `on_secured` is called when the handshake is complete, and before the protocol gets its first bytes; `on_failed` at most
-    once, with the reason, when the handshake or a record fails. The caller closes the transport then.
+    The protocol's `connection_made` is called before the handshake. `on_secured` is called when the handshake is complete,
+    before the protocol gets its first bytes. `on_failed` is called at most once, with the reason, when the handshake or a
+    record fails; then the caller closes the transport.
     """
 
     __slots__ = (
@@ -60,7 +63,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     )  # fmt: skip
 
     _raw: asyncio.Transport
-    # The methods of OpenSSL's object: Python's own wrapper costs as much as the decryption of a small record.
+    # The methods of OpenSSL's object: Python's own wrapper takes as long as the decryption of a small record.
     _read: Callable[[int, memoryview], int]
     _pending: Callable[[], int]
     _write: Callable[[Piece], int]
@@ -77,7 +80,9 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         turn: RequestTurn | None = None,
         server_name: str | None = None,
     ) -> None:
-        """Make a client's stream with the name of the server, or a server's with the shared handshakes and the turn of its connections."""
+        """Make a client's stream with the name of the server; or a server's stream with the shared handshakes and the turn of
+        its connections.
+        """
         super().__init__()
         self._app = app
         self._clock = clock
@@ -96,19 +101,22 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._closing = False
         self._ending = False
         self._wanted = 0  # plaintext that the protocol waits for
-        self._held = 0  # ciphertext since the last data: that of an unfinished record, and records without data
+        self._held = 0  # ciphertext since the last data: an incomplete record, and records without data
         self._low_water = NO_LOW_WATER
         self.is_secured = False
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, which has been verified; None without one."""
+        """The verified certificate of the peer in DER, or None."""
         end = self._handshake.end
         return None if end is None else end.getpeercert(binary_form=True)
 
     @property
     def asked_name(self) -> str | None:
-        """The host name to which the client believes to be connected; None if it sent none, such as for an address."""
+        """The host name that the client requested (SNI).
+
+        It is None if it sent none, for example because it connected to an address.
+        """
         end = self._handshake.end
         return end.asked_name if isinstance(end, ServerSide) else None
 
@@ -125,7 +133,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._close_in()
         self._backlog.clear()
         app = self._app
-        self._app = _NO_PROTOCOL  # the protocol refers to its transport: no cycle is left to the collector
+        self._app = _NO_PROTOCOL  # the protocol refers to its transport: leave no cycle to the garbage collector
         self._on_secured = self._on_failed = nothing
         self._low_water = NO_LOW_WATER
         self._handshake.over()
@@ -178,7 +186,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     # Reading
 
     def _deliver_in_turn(self) -> None:
-        """Decrypt what has arrived, as far as the turn of the event loop has time for that."""
+        """Decrypt what has arrived, as far as there is time in this turn of the event loop."""
         turn = self._turn
         if turn is None:
             self._deliver(None)
@@ -199,7 +207,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._go_on(Stop.TURN)
 
     def _deliver(self, until_ns: int | None) -> None:
-        """Decrypt what has arrived into the protocol's buffers. After `until_ns` OpenSSL is given nothing more."""
+        """Decrypt what has arrived into the protocol's buffers. After `until_ns` OpenSSL gets nothing more."""
         arrived, read, pending = self._arrived, self._read, self._pending
         has_ended, left, held, bio, unfed = False, 0, self._held, arrived.bio, arrived.unfed
         try:
@@ -207,8 +215,8 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
                 buffer = cast(memoryview, self._app.get_buffer(-1))
                 have, room = 0, len(buffer)
                 try:
-                    # One call takes one record, and librdkafka makes one of each message. Asking what is pending costs less than
-                    # the exception at the end of what has come.
+                    # One call reads one record, and librdkafka makes a record of each message. Asking how much is pending takes
+                    # less time than the exception at the end of the data.
                     while have < room:
                         left = bio.pending
                         if unfed and left < PORTION_BYTES:
@@ -273,7 +281,10 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._low_water = low_water
 
     def at(self, nbytes: int) -> None:
-        """The protocol waits for so many bytes. As ciphertext they are more, except what OpenSSL has of the first of their records."""
+        """Take note that the protocol waits for this many bytes.
+
+        Their ciphertext is longer, except for the part of the first record that OpenSSL already has.
+        """
         self._wanted = nbytes
 
     # Writing
@@ -290,7 +301,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             self._encrypt()
 
     def _encrypt(self) -> None:
-        """Encrypt as much as the transport takes, and keep the protocol informed."""
+        """Encrypt as much as the transport accepts, and pause or resume the protocol."""
         if not self.is_secured or self._ending:
             return
         backlog, write = self._backlog, self._write
@@ -316,7 +327,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             self._app.resume_writing()
 
     def send(self) -> None:
-        """Hand the transport what OpenSSL has for the peer."""
+        """Pass OpenSSL's own bytes for the peer to the transport."""
         if self._outgoing.pending:
             self._raw.write(self._outgoing.read())
 
@@ -330,7 +341,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     # Closing
 
     def close(self) -> None:
-        """Close after what has been written."""
+        """Close after the written bytes."""
         if self._closing:
             return
         self._close_in()
@@ -349,7 +360,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         end = self._handshake.end
         if self.is_secured and end is not None:
             with suppress(tls.SSLError):
-                end.unwrap()  # writes close_notify; the peer's is not waited for
+                end.unwrap()  # this writes close_notify; the peer's is not awaited
             self.send()
         self._raw.close()
 

@@ -1,10 +1,10 @@
-"""The client's side of a connection without I/O: requests become bytes, frames become responses, versions are agreed on.
+"""The client's side of a connection without I/O: requests become bytes, frames become responses, and versions are agreed on.
 
-    `ChannelProtocol`       its loop in nodes and commands: asyncio, an answer calls back
-    `BlockingConnection`    its loop in Spark's processes and in tests: a socket that waits (ottla/client/blocking.py)
+    `ChannelProtocol`       its loop in nodes and commands: asyncio, where a response calls back
+    `BlockingConnection`    its loop in Spark's processes and in tests: a blocking socket (ottla/client/blocking.py)
 
-A loop receives frames by itself, because it reads them straight into the memory that their response keeps. What takes several requests,
-as a login does, is a generator (`Steps`) that every loop carries out in its own way.
+A loop itself receives frames, because it reads them straight into the memory that the response keeps. A procedure with several
+requests, such as a login, is a generator (`Steps`), which every loop carries out in its own way.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ T = TypeVar("T")
 
 #: The version of the first ApiVersions request. An older peer answers with UNSUPPORTED_VERSION in v0.
 API_VERSIONS_VERSION = 3
-#: The part of a SASL session after which a client logs in on a new connection. Java clients take 0.85 to 0.95.
+#: After this part of a SASL session a client logs in on a new connection. Java clients use 0.85 to 0.95.
 RENEWED_AFTER = 0.85
-#: A peer that announces more than this is not one: Fetch answers are bounded by the requests' own limits, far below.
+#: A peer that announces a larger frame is no broker: the limits in Fetch requests keep responses far below this.
 RESPONSE_BYTES_MAX = 2**30
-#: The version of a request may be any that both sides have.
+#: A request may have any version that both sides support.
 ANY_VERSION = 0x7FFF
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 class ChannelClosed(ConnectionError):
-    """The peer could not be reached, or the connection was lost before the answer came."""
+    """The peer could not be reached, or the connection was lost before the response came."""
 
 
 class Unreachable(ChannelClosed):
-    """The peer does not answer, and its host does not even refuse the connection."""
+    """The peer does not respond, and its host does not even refuse the connection."""
 
 
 class RequestLost(ChannelClosed):
-    """The connection was lost after the request had been sent: the peer may have carried it out, or may have ended by it."""
+    """The connection was lost after the request had been sent: the peer may have carried it out, or the request may have ended
+    the peer.
+    """
 
 
 class HandshakeLost(ChannelClosed):
@@ -58,33 +60,33 @@ class SecurityRejected(ChannelClosed):
 
 
 class RequestTimeout(ChannelClosed):
-    """The answer did not come in time. Answers come in order, so the connection was given up with it."""
+    """The response did not come in time. Responses come in order, so the connection was closed, too."""
 
 
 class UnreadableResponse(ChannelClosed):
-    """The peer answered with what is no response to the request, or refused to name its versions."""
+    """The peer's answer is no response to the request, or the peer does not list its versions."""
 
 
 class Ask(NamedTuple):
-    """A step that sends a request; it goes on with the response."""
+    """A step that sends a request. It continues with the response."""
 
     request: object
     version: int
 
 
 class Work(NamedTuple):
-    """A step that computes for milliseconds; it goes on with the result. A loop that may not wait so long gives it to a worker."""
+    """A step that computes for milliseconds. It continues with the result. A loop that must not wait so long uses a worker."""
 
     run: Callable[[bytes], bytes | None]
     argument: bytes
 
 
-#: Steps that end with a result. They raise what makes the connection useless.
+#: Steps that end with a result. They raise an error that makes the connection useless.
 Steps: TypeAlias = Generator[Ask | Work, Any, T]
 
 
 class SentRequest(NamedTuple, Generic[T]):
-    """A request that has been sent. `waiter` is of the loop: who waits for the response."""
+    """A request that has been sent. `waiter` belongs to the loop: it is the receiver of the response."""
 
     api: Api
     version: int
@@ -93,12 +95,12 @@ class SentRequest(NamedTuple, Generic[T]):
 
 
 class ClientWire(Generic[T]):
-    """A client's knowledge of one connection: the peer's versions, and the requests that are in flight, oldest first."""
+    """The client's state of one connection: the peer's versions, and the requests in flight, the oldest first."""
 
     __slots__ = ("_last_correlation_id", "in_flight", "versions", "where")
 
     def __init__(self, where: str) -> None:
-        """Know nothing of the peer yet but its address, for messages."""
+        """Begin without any knowledge of the peer except its address, for messages."""
         self.where = where
         #: The lowest and the highest version by API key; empty before `agree_on_versions`.
         self.versions: dict[int, tuple[int, int]] = {}
@@ -106,7 +108,7 @@ class ClientWire(Generic[T]):
         self._last_correlation_id = 0
 
     def agreed(self, api: Api, version: int | None = None, version_max: int = ANY_VERSION) -> int:
-        """Return `version`, or for None the highest that both sides have, up to `version_max`.
+        """Return `version`. None means the highest version up to `version_max` that both sides have.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, one side does not have it.
@@ -132,7 +134,7 @@ class ClientWire(Generic[T]):
         """Return the bytes of a request in pieces, its length first, and count it as in flight.
 
         Raises:
-            UnsupportedVersion: the version cannot hold the request, which is not in flight.
+            UnsupportedVersion: the version cannot hold the request. It does not count as in flight.
         """
         pieces: Pieces = [b"", b""]
         encoder(api.request, version)(request, pieces)
@@ -141,10 +143,10 @@ class ClientWire(Generic[T]):
         return pieces
 
     def answered(self) -> SentRequest[T]:
-        """Take the oldest request, to which a response has come, out of those in flight.
+        """Take the oldest request, whose response has come, out of those in flight.
 
         Raises:
-            ChannelClosed: nothing was asked.
+            ChannelClosed: no request is in flight.
         """
         if not self.in_flight:
             raise ChannelClosed(f"{self.where} answered something that was not asked")
@@ -154,7 +156,7 @@ class ClientWire(Generic[T]):
         """Return the response in a frame. It keeps the frame's memory for its records.
 
         Raises:
-            UnreadableResponse: it is none to this request.
+            UnreadableResponse: the frame is no response to this request.
         """
         try:
             return read_response(sent.api, sent.version, sent.correlation_id, frame, pos, end)
@@ -164,7 +166,7 @@ class ClientWire(Generic[T]):
             ) from None
 
     def another_protocol(self, first_bytes: bytes, size: int) -> AnotherProtocol:
-        """Return the failure of a peer that announces a frame of this size, which no response has."""
+        """Return the failure for a peer that announces a frame of this size, which no response has."""
         return AnotherProtocol(f"{self.where} {describe_foreign_response(first_bytes, size)}")
 
 
@@ -172,7 +174,7 @@ def agree_on_versions(wire: ClientWire[T], software_name: str, software_version:
     """Learn the peer's versions (KIP-35, KIP-511).
 
     Raises:
-        UnreadableResponse: it refuses.
+        UnreadableResponse: the peer does not list them.
     """
     request = ApiVersionsRequest(client_software_name=software_name, client_software_version=software_version)
     response: ApiVersionsResponse = yield Ask(request, API_VERSIONS_VERSION)
@@ -191,7 +193,7 @@ def api_of(request: object) -> Api:
 
 
 def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, pos: int, end: int) -> Any:
-    """Return the response to the request of this correlation id. Raises ProtocolError."""
+    """Return the response in a frame to the request with this correlation id. Raises ProtocolError."""
     flexible = response_header_version(api.key, version) == 1
     got, pos = decode_response_header(frame, pos, end, flexible)
     if got != correlation_id:
@@ -202,7 +204,9 @@ def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, po
 
 
 def describe_foreign_response(first_bytes: bytes, size: int) -> str:
-    """Return what a peer has done whose frame is larger than any response: web servers and proxies answer Kafka's requests with HTTP."""
+    """Return a sentence about a peer whose frame is larger than any response: web servers and proxies answer Kafka's requests
+    with HTTP.
+    """
     if first_bytes.startswith(b"HTTP"):
         return "answered with HTTP, so it is no Kafka listener"
     return f"sent a frame of {size} bytes: is it a Kafka listener?"

@@ -1,8 +1,9 @@
-"""Client quotas: what clients have used of them, and the resulting throttle times, for the dispatcher, Fetch and the controller.
+"""Client quotas: what clients have used of them, and the resulting throttle times. The dispatcher, Fetch and the controller use
+it.
 
     take      records a request: its bytes (Produce), and its time on the event loop (request_percentage, of one core)
-    fetched   a consumer is about to get bytes: counted, or nothing is sent while bytes are owed
-    wait_ms   the answer leaves: how long its connection is not read from then on
+    fetched   a consumer is about to get bytes: they are counted, or nothing is sent while it is in debt
+    wait_ms   the response is sent: for how long its connection is not read from then on
 
 A quota is that of the first entity by Kafka's precedence (KIP-55):
 
@@ -12,8 +13,9 @@ A quota is that of the first entity by Kafka's precedence (KIP-55):
 A user's quota is shared by all client ids of the user. A default quota is not shared: each user has the default user's quota
 for itself.
 
-Without quotas of users and client ids `active` is False, and a request pays for the look at it. With quotas a client costs one look
-into a dictionary, and each of its meters one addition. Meters are made when a client first comes, and forgotten when they are idle.
+Without quotas of users and client ids `active` is False, and a request only checks that. With quotas a request takes one
+dictionary lookup for its client, and one addition for each meter. Meters are made at a client's first request, and forgotten
+when they are idle.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ Entities = Mapping[Entity, Mapping[str, float]]
 
 
 class Share(NamedTuple):
-    """The clients that share a quota, in the tags of Kafka's metrics: an empty string stands for any."""
+    """The clients that share a quota, as tags of Kafka's metrics. An empty string stands for any."""
 
     user: str
     client_id: str
@@ -71,12 +73,12 @@ def _candidates(user: str, client_id: str) -> list[tuple[Entity, Share]]:
     return found
 
 
-#: Clients choose their ids. Above this number idle meters are looked for, and clients looked up again.
+#: Clients choose their ids. Above this number idle meters are searched for and removed.
 METERS_MAX = 10_000
-#: The memory of clients that have been looked up, some 10,000.
+#: The memory for clients that have been looked up, which is some 10,000 of them.
 CLIENTS_BYTES_MAX = 4 * 1024 * 1024
 NS_PER_PERCENT = 10_000_000
-#: These requests are never held back: what nodes do for each other, and what comes before a client has a name. Kafka holds back some of a
+#: These requests are never throttled: those between nodes, and those before a client has a name. Kafka throttles some of a
 #: broker's requests to controllers, such as its heartbeats.
 EXEMPT = frozenset(
     {
@@ -101,7 +103,7 @@ PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 
 
 class Meter:
-    """One quota's use by those who share it."""
+    """The use of one quota by the clients that share it."""
 
     __slots__ = ("bucket", "limit", "rate", "throttled_ms", "throttles")
 
@@ -122,10 +124,12 @@ class Meter:
 
 
 class MutationQuota:
-    """The controller mutation quota of one request (KIP-599), charged topic by topic as they are decided; without a meter there is no limit.
+    """The controller mutation quota of one request (KIP-599), charged topic by topic as they are decided; without a meter there
+    is no limit.
 
-    strict        a topic that finds the bucket owing is refused with THROTTLING_QUOTA_EXCEEDED; clients of these versions come again
-    permissive    older clients do not know that error: everything is done, and the client is held back afterwards
+    strict        a topic is rejected with THROTTLING_QUOTA_EXCEEDED while the bucket is in debt; clients of these versions
+                  retry
+    permissive    older clients do not know that error: everything is done, and the client is throttled afterwards
     """
 
     def __init__(self, meter: Meter | None, clock: Clock, *, strict: bool) -> None:
@@ -152,7 +156,7 @@ class MutationQuota:
             meter.take(partitions, now_ms)
 
     def wait_ms(self) -> int:
-        """Return the throttle time of the response, without the time for which the request was delayed already."""
+        """Return the throttle time for the response, minus the time by which the request was delayed already."""
         return max(0, self._until_ms - self._clock.mono_ms()) if self._until_ms else 0
 
 
@@ -162,7 +166,7 @@ def unlimited(partitions: int) -> None:
 
 @dataclass(slots=True, eq=False)
 class ClientMeters:
-    """The meters of one client; None where it has no quota."""
+    """The meters of one client. A meter is None if the client has no such quota."""
 
     produce: Meter | None
     fetch: Meter | None
@@ -188,7 +192,7 @@ class ClientQuotas:
         self.meters_max = METERS_MAX
 
     def update(self, entities: Entities) -> None:
-        """The cluster's quotas are these from now on. What has been used stays used."""
+        """Use these quotas from now on. What has been used stays used."""
         self._entities = entities
         self.clients.clear()
         self.active = any(kind in (USER, CLIENT_ID) for entity in entities for kind, _ in entity)
@@ -226,7 +230,7 @@ class ClientQuotas:
         meter = self.meters.get((key, share))
         if meter is None:
             windows = self._mutation_windows if key == CONTROLLER_MUTATION_RATE else self.windows
-            # KIP-599 lets all windows' worth of mutations pass at once: one request may create many partitions.
+            # KIP-599 allows the mutations of all windows at once, so that one request may create many partitions.
             burst_ms = windows.size_ms * (windows.num if key == CONTROLLER_MUTATION_RATE else 1)
             meter = self.meters[key, share] = Meter(windows, burst_ms)
         meter.limit = limit
@@ -258,12 +262,15 @@ class ClientQuotas:
             meters.produce.take(size, now_ms)
 
     def spent(self, meters: ClientMeters, spent_ns: int) -> None:
-        """Record more time of a request that `take` has recorded. Its response has its throttle time by then: the next one waits for this."""
+        """Record more time of a request that `take` has recorded.
+
+        Its response already has its throttle time, so the next request is delayed for this.
+        """
         if meters.request is not None:
             meters.request.take(spent_ns / NS_PER_PERCENT, self._clock.mono_ms())
 
     def wait_ms(self, meters: ClientMeters, api_key: int, *, is_asked: bool) -> int:
-        """Return the time for which the connection is muted. `is_asked`: True if a response is sent (not for acks=0)."""
+        """Return the time for which the connection is muted. `is_asked` is True if a response is sent (not for acks=0)."""
         wait_ms, meter = self._request_wait_ms(meters) if is_asked else (0, None)
         if api_key == PRODUCE and meters.produce is not None:
             produce_ms = meters.produce.bucket.wait_ms(self._clock.mono_ms())
@@ -274,7 +281,7 @@ class ClientQuotas:
         return wait_ms
 
     def fetched(self, user: str, client_id: str | None, size: int) -> int:
-        """Return the throttle time of a Fetch response of this size; 0 if the consumer gets it now."""
+        """Return the throttle time of a Fetch response of this size, or 0 if the consumer gets it now."""
         meters = self.of(user, client_id)
         wait_ms, meter = self._request_wait_ms(meters)
         if meters.fetch is not None:
@@ -289,19 +296,19 @@ class ClientQuotas:
         return wait_ms
 
     def fetch_bytes_max(self, user: str, client_id: str | None) -> int | None:
-        """Return the limit of one response: the quota of one window, so that throttle times stay below a window."""
+        """Return the largest size of one response: the quota of one window, so that throttle times stay below a window."""
         meter = self.of(user, client_id).fetch
         return None if meter is None else max(1, int(meter.limit * self.windows.size_ms / 1_000))
 
     def _request_wait_ms(self, meters: ClientMeters) -> tuple[int, Meter | None]:
         if meters.request is None:
             return 0, None
-        # The limit is one window, as in Kafka, because the mute delays heartbeats, too.
+        # As in Kafka, the wait is at most one window, because muting a connection also delays heartbeats.
         wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self.windows.size_ms)
         return wait_ms, meters.request if wait_ms else None
 
 
-#: Kafka's metric of each rate, by user and client id, and what it is.
+#: Kafka's metric of each rate by user and client id, and its description.
 RATES = {
     PRODUCER_BYTE_RATE: ("kafka_server_produce_byte_rate", "Bytes a second produced under a quota"),
     CONSUMER_BYTE_RATE: ("kafka_server_fetch_byte_rate", "Bytes a second fetched under a quota"),
@@ -311,7 +318,7 @@ RATES = {
 
 
 def quota_metrics(quotas: ClientQuotas, now_ms: int) -> Iterator[Family]:
-    """Return the metrics of clients with a quota. throttle_time is the average of all throttled responses, as in Kafka."""
+    """Return the metrics of clients with a quota. As in Kafka, throttle_time is the average of all throttled responses."""
     yield from kept_metrics([quotas.clients])
     for key, (rate, doc) in RATES.items():
         rows = [

@@ -1,8 +1,9 @@
 """The two measures of a quota: a bucket that decides, and a rate over windows that is shown as a metric.
 
-Kafka decides by the rate itself: the sum over eleven windows of a second. Ten seconds' worth then passes at once, nothing for the next ten,
-and clients that share a quota each wait as if they were alone; over 30 s twenty of them reach 1.2 to 2.3 times the quota (simulated with 16 KiB
-and 1 MiB requests). The bucket keeps the time at which the rate will have made up for all bytes so far, so the wait of one client counts for all.
+Kafka decides by the rate itself: the sum over eleven windows of a second. Then the bytes of ten seconds pass at once, and none
+in the next ten; and clients that share a quota each wait as if they were alone, so over 30 s twenty of them reach 1.2 to 2.3
+times the quota (simulated with 16 KiB and 1 MiB requests). The bucket keeps the time at which all bytes so far are within the
+quota, so the wait of one client counts for all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DEFAULT_WINDOWS = Windows()
 
 
 class Bucket:
-    """A token bucket, kept as the time at which it owes nothing (GCRA). Debts are times: a new limit does not change them."""
+    """A token bucket, stored as the time at which its debt ends (GCRA). A debt is a time, so a new limit does not change it."""
 
     __slots__ = ("_burst_ms", "_paid_ms")
 
@@ -34,11 +35,11 @@ class Bucket:
         self._paid_ms = float("-inf")
 
     def take(self, value: float, limit: float, now_ms: float) -> None:
-        """Take tokens of a bucket that gets `limit` a second. If it has too few, it goes into debt."""
+        """Take tokens from a bucket that gets `limit` a second. If it has too few, it goes into debt."""
         self._paid_ms = max(self._paid_ms, now_ms - self._burst_ms) + value * 1_000 / limit
 
     def wait_ms(self, now_ms: float) -> int:
-        """Return the time until the bucket has no debt; 0 if it has none now."""
+        """Return the time until the bucket has no debt, or 0 if it has none now."""
         wait_ms = self._paid_ms - now_ms
         return round(wait_ms) if wait_ms > 0 else 0
 
@@ -59,7 +60,7 @@ class _Sample:
 
 
 class Rate:
-    """Kafka's Rate: the sum of the last samples by their time, which is at least that of all samples but one.
+    """Kafka's Rate: the sum of the last samples divided by their time, which is at least that of all samples but one.
 
     A sample begins with its first event, and is dropped when its last one is older than all windows. Times never go back: they
     are those of the monotonic clock.
@@ -102,21 +103,23 @@ class Rate:
             self._total -= samples.popleft().value
 
 
-#: The limit of addresses; above it, those without a new connection for one second are removed.
+#: The most addresses. Above it, those without a new connection for one second are removed.
 ADDRESSES_MAX = 10_000
 
 
 class ConnectionQuotas:
-    """New connections a second from one address (KIP-612), for all listeners of a node: one that is too many is closed after a delay.
+    """New connections a second from one address (KIP-612), for all listeners of a node.
 
-    The limit of a listener, and of the whole node, is kept by not accepting (server/network/limits.py). That of one address cannot
-    be: the others would wait with it.
+    A connection above the limit is closed after a delay.
+
+    For the limits of a listener and of the whole node no connection is accepted for a while (server/network/limits.py). For one
+    address that is not possible, because all others would wait too.
     """
 
     def __init__(
         self, rate_of: Callable[[str], float | None] = lambda host: None, windows: Windows = DEFAULT_WINDOWS
     ) -> None:
-        """Take in `rate_of` the quota of an address, None where it has none."""
+        """Take in `rate_of` a function that returns the quota of an address, or None."""
         self._rate_of = rate_of
         self._window_ms = windows.size_ms
         self._buckets: dict[str, Bucket] = {}
@@ -126,7 +129,10 @@ class ConnectionQuotas:
         return len(self._buckets)
 
     def wait_ms(self, host: str, now_ms: int) -> int:
-        """Record a new connection. Return 0, or the delay of its close, of one window at most. A closed one does not count."""
+        """Record a new connection.
+
+        Return 0, or the delay of its close, which is at most one window. A closed connection does not count.
+        """
         limit = self._rate_of(host)
         if limit is None:
             return 0

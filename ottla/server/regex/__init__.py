@@ -1,1 +1,1 @@
-"""Regular expressions of RE2's syntax in time linear in the text, for nodes without the package google-re2."""
+"""Regular expressions in RE2's syntax, matched in time linear in the text, for nodes without the package google-re2."""

@@ -1,10 +1,9 @@
 """Matches regular expressions in time linear in the text: `compile(expression).fullmatch(text)`.
 
-The states of a nondeterministic automaton are followed all at once (Thompson, Programming Techniques: Regular expression search algorithm,
-1968). Each set of them that a text has led to is kept with the sets that it leads to, so that most characters cost one look-up.
-
-An expression made for it has another set after each character. So the work is bounded too: `work_max` counts the states that are looked at
-in the life of a compiled expression, at about 0.3 us each. What is found again in the kept sets does not count.
+The states of a nondeterministic automaton are followed all at once (Thompson, Programming Techniques: Regular expression search
+algorithm, 1968). Each set of states that occurs is kept together with the sets that follow it, so most characters take one
+lookup. A malicious expression has another set after each character. So the work is bounded too: `work_max` is the most states
+that a compiled expression may visit in its life, at about 0.3 us each. Lookups in the kept sets do not count.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from functools import cached_property
 from ottla.server.regex.charset import ANY, CharSet, is_word
 from ottla.server.regex.syntax import Assertion, InvalidExpression, Item, Parser
 
-#: The work of an expression: about 0.3 s, so that an expression may be evaluated on the event loop by an administrator's request.
+#: The default bound of work: about 0.3 s, so that an administrator's request may evaluate an expression on the event loop.
 WORK_MAX = 1_000_000
-#: Kept sets, and the states in all of them; beyond it all are forgotten.
+#: The most kept sets, and the most states in all of them. Beyond that, all are forgotten.
 KEPT_SETS_MAX = 4_096
 KEPT_STATES_MAX = 1 << 18
 
@@ -25,12 +24,12 @@ _TEXT_END, _NEWLINE, _WORD, _OTHER = range(4)
 
 
 class TooMuchWork(ValueError):
-    """The expression needs more work for these texts than it may have."""
+    """The expression needs more work for these texts than is allowed."""
 
 
 @dataclass(slots=True, eq=False)
 class StateSet:
-    """Where a text may have led to: the states behind its last character, `before` being that character's kind."""
+    """A set of states after a character of the text. `before` is the kind of that character."""
 
     states: tuple[int, ...]
     before: int
@@ -43,7 +42,7 @@ class Program:
     """The automaton of one expression. State 0 ends the text."""
 
     def __init__(self, items: list[Item]) -> None:
-        #: What the state takes: a set's number, an assertion, or nothing.
+        #: The condition of each state: the number of a set of characters, an assertion, or nothing.
         self.takes: list[int | Assertion | None] = [None]
         self.following: list[tuple[int, ...]] = [()]
         self.sets: list[CharSet] = []
@@ -97,19 +96,19 @@ class Matcher:
         self._kept: dict[tuple[tuple[int, ...], int], StateSet] = {}
         self._kept_states = 0
         self._sets_of: dict[str, frozenset[int]] = {}
-        #: What each state alone leads to, by the kind of the character before it and by the next one.
+        #: The states that follow each single state, by the kind of the character before it and by the next character.
         self._leads: dict[tuple[int, int, str], tuple[int, ...]] = {}
         self._kept_leads = 0
 
     @cached_property
     def _program(self) -> Program:
-        return Program(self._items)  # not when it is compiled: many are only checked
+        return Program(self._items)  # not at compile time, because many expressions are only checked
 
     def fullmatch(self, text: str) -> Matcher | None:
         """Return a true value if the text matches as a whole, otherwise None.
 
         Raises:
-            TooMuchWork: the work of this expression, this text's included, is more than it may have.
+            TooMuchWork: the expression, with this text, needs more work than is allowed.
         """
         current = self._set((self._program.start,), _TEXT_END)
         for character in text:
@@ -124,7 +123,7 @@ class Matcher:
         return self if current.is_accepting else None
 
     def search(self, text: str) -> Matcher | None:
-        """Return a true value if some part of the text matches, otherwise None. It raises as `fullmatch` does."""
+        """Return a true value if some part of the text matches, otherwise None. Raises as `fullmatch`."""
         return self._anywhere.fullmatch(text)
 
     @cached_property
@@ -143,7 +142,7 @@ class Matcher:
         return found
 
     def _leads_to(self, state: int, before: int, character: str, kind: int) -> tuple[int, ...]:
-        """Return the states behind this character, if this is the only state before it."""
+        """Return the states after this character, if this is the only state before it."""
         key = state, before, character
         found = self._leads.get(key)
         if found is None:
@@ -159,7 +158,7 @@ class Matcher:
         return found
 
     def _taken_by(self, character: str) -> frozenset[int]:
-        """Return the numbers of the sets that have the character."""
+        """Return the numbers of the sets of characters that contain the character."""
         found = self._sets_of.get(character)
         if found is None:
             if len(self._sets_of) >= KEPT_SETS_MAX:
@@ -175,14 +174,14 @@ class Matcher:
             self._kept_states += len(states) + 1
             if len(self._kept) >= KEPT_SETS_MAX or self._kept_states > KEPT_STATES_MAX:
                 for each in self._kept.values():
-                    each.following.clear()  # they point at each other
+                    each.following.clear()  # they refer to each other
                 self._kept.clear()
                 self._kept_states = len(states) + 1
             found = self._kept[states, before] = StateSet(states, before)
         return found
 
     def _reached(self, states: tuple[int, ...], before: int, after: int) -> set[int]:
-        """Return the states that are reached from these without a character, between ones of these two kinds."""
+        """Return the states that are reached from these without a character, between characters of these two kinds."""
         takes, following = self._program.takes, self._program.following
         reached, todo = set(states), list(states)
         while todo:
@@ -225,10 +224,10 @@ def _holds(assertion: Assertion, before: int, after: int) -> bool:
 
 
 def compile(expression: str, work_max: int = WORK_MAX) -> Matcher:
-    """Compile an expression; `work_max` counts the states that all its matches may look at, at about 0.3 us each.
+    """Compile an expression. `work_max` is the most states that all its matches together may visit, at about 0.3 us each.
 
     Raises:
-        InvalidExpression: it is not valid, or too large; a ValueError.
+        InvalidExpression (a ValueError): it is not valid, or too large.
     """
     try:
         expression.encode()

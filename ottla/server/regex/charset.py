@@ -1,4 +1,4 @@
-"""The characters that one position of a regular expression takes: ranges, and groups by their names."""
+"""The characters that one position of a regular expression accepts: ranges, and named groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 #: Whether one character belongs to a part of a set.
 Belongs: TypeAlias = Callable[[str], bool]
 
-#: The categories of RE2: no "Cn", which are the code points without a character, and which "C" leaves out too.
+#: The categories of RE2. There is no "Cn", the code points without a character; "C" does not include them either.
 _CATEGORIES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
 CATEGORIES = frozenset(_CATEGORIES.split())
 #: The scripts of Unicode as RE2 names them.
@@ -50,9 +50,9 @@ POSIX = {
 
 
 class Part(NamedTuple):
-    """One part of a set. Two are equal if they were written in the same way."""
+    """One part of a set. Two parts are equal if they were written in the same way."""
 
-    #: "ranges" with the ends of each range one after the other, or "group" with the name of a category or a script.
+    #: "ranges" with the two ends of each range, one range after the other; or "group" with the name of a category or a script.
     kind: str
     what: str
     is_negated: bool = False
@@ -69,7 +69,7 @@ class CharSet(NamedTuple):
 
     parts: tuple[Part, ...]
     is_negated: bool = False
-    #: Whether upper and lower case are the same (`(?i)`).
+    #: Whether case does not matter (`(?i)`).
     is_folded: bool = False
 
     def has(self, character: str) -> bool:
@@ -82,12 +82,12 @@ NOT_NEWLINE = CharSet((Part("ranges", "\n\n"),), is_negated=True)
 
 
 def is_word(character: str) -> bool:
-    """Return whether it is one of RE2's `\\w`, which are ASCII."""
+    """Return whether it belongs to RE2's `\\w`, which is ASCII only."""
     return character == "_" or (character.isascii() and character.isalnum())
 
 
 def _forms(character: str) -> tuple[str, ...]:
-    """Return the character with all that differ from it in case only, such as k, K and the sign of Kelvin."""
+    """Return the character with all that differ from it only in case, such as k, K and the Kelvin sign."""
     found = {character}
     for _ in range(3):
         found |= {form for each in found for form in (each.lower(), each.upper(), each.title()) if len(form) == 1}
@@ -106,8 +106,11 @@ def _in_group(name: str, character: str) -> bool:
 
 
 def _in_script(name: str, character: str) -> bool:
-    """Return whether the character is of the script. Beyond ASCII its name says so, because Python has no table of scripts."""
-    character = unicodedata.normalize("NFC", character)[0]  # the sign of Kelvin is a Latin K
+    """Return whether the character belongs to the script.
+
+    Beyond ASCII its Unicode name shows that, because Python has no table of scripts.
+    """
+    character = unicodedata.normalize("NFC", character)[0]  # the Kelvin sign is a Latin K
     if character.isascii():
         return name == ("Latin" if character.isalpha() else "Common")
     own = unicodedata.name(character, "")

@@ -1,7 +1,7 @@
-"""Reads regular expressions of RE2/J's syntax, which Apache Kafka evaluates with: https://github.com/google/re2/wiki/Syntax.
+"""Reads regular expressions in the syntax of RE2/J, which Apache Kafka uses: https://github.com/google/re2/wiki/Syntax.
 
-The result is in postfix order. Each part of the expression is one slice of it, so that a counted repetition is a copy of the slice, and
-nothing calls itself, however deep the parentheses are.
+The result is in postfix order. Each part of the expression is one slice of the result, so a counted repetition copies the
+slice. Nothing is recursive, however deep the parentheses are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 
 from ottla.server.regex.charset import ANY, CATEGORIES, NOT_NEWLINE, PERL, POSIX, SCRIPTS, CharSet, Part
 
-#: The most times that a counted repetition may repeat, multiplied by those inside of it: RE2's kMaxRepeat.
+#: The most repetitions of a counted repetition, multiplied by those inside of it: RE2's kMaxRepeat.
 TIMES_MAX = 1_000
-#: The most operators and operands of the result in postfix order: twice the characters of the longest expression without repetitions that a
+#: The most operators and operands in the result: twice the characters of the longest expression without repetitions that a
 #: group may have.
 SIZE_MAX = 1 << 16
 
@@ -29,7 +29,7 @@ class Assertion(Enum):
     NO_WORD_BOUNDARY = "\\B"
 
 
-#: What the one or two operands before it become.
+#: The operators that take one or two operands before them.
 Operator: TypeAlias = Literal["empty", "cat", "alt", "*", "+", "?"]
 Item: TypeAlias = CharSet | Assertion | Operator
 
@@ -56,18 +56,18 @@ class Flags:
 
 @dataclass(slots=True)
 class OpenGroup:
-    """Parentheses that are open, or the whole expression."""
+    """An open parenthesis, or the whole expression."""
 
-    #: The flags of the parser when the group began.
+    #: The flags of the parser at the beginning of the group.
     flags: Flags
-    #: The place at which it begins in the result.
+    #: The position in the result at which the group begins.
     start: int
-    #: 2 if the next operand is preceded by a "cat".
+    #: 2 if the next operand needs a "cat" operator.
     operands: int = 0
     has_alternative: bool = False
-    #: The place in the result at which its last operand begins, which a repetition takes.
+    #: The position in the result at which its last operand begins: a repetition applies to it.
     last: int = 0
-    #: How often the last operand's counted repetitions repeat, multiplied, and the largest of all operands.
+    #: The product of the last operand's counted repetitions, and the largest product of all operands.
     times: int = 1
     times_max: int = 1
 
@@ -148,7 +148,7 @@ class Parser:
         self._out += items
 
     def _alternative(self) -> None:
-        """End an alternative, which the group's former ones are joined with."""
+        """End an alternative: the group's former alternatives are joined with it."""
         group = self._open[-1]
         if group.operands != 1:
             self._append("cat" if group.operands else "empty")
@@ -190,7 +190,7 @@ class Parser:
         begin = self._at
         self._at = begin + 1 if counted is None else counted.end()
         if self._text.startswith("?", self._at):
-            self._at += 1  # the shortest match first: it is no question here what matches how much
+            self._at += 1  # for the shortest match first, which does not matter here
         group = self._open[-1]
         if not group.operands:
             raise InvalidExpression(f"missing argument to repetition operator: {self._text[begin : self._at]}")
@@ -239,7 +239,7 @@ class Parser:
             self._literal(self._escaped())
 
     def _group_escape(self) -> Part | None:
-        """Read `\\d` and `\\pL` and the like, if one is here."""
+        """Read `\\d`, `\\pL` and the like, if there is one here."""
         text, begin = self._text, self._at
         kind = text[begin + 1 : begin + 2]
         if text[begin] != "\\" or not kind:
@@ -261,7 +261,7 @@ class Parser:
         return Part("group", bare, (kind == "P") != (bare != name))
 
     def _escaped(self) -> str:
-        """Read an escape of one character. `self._at` is at its backslash, and then behind it."""
+        """Read an escape of one character. `self._at` is at the backslash before, and behind the escape afterwards."""
         text, begin = self._text, self._at + 1
         character = text[begin : begin + 1]
         if not character:
@@ -323,7 +323,7 @@ class Parser:
 
 
 def _number(digits: str) -> int:
-    """Return the number of a repetition; for more than eight digits one that is too large in any case."""
+    """Return the number of a repetition. With more than eight digits it is a number that is too large in any case."""
     return int(digits[:9])
 
 

@@ -1,4 +1,4 @@
-"""The client's side of a SASL login, without I/O: the mechanisms, each of which answers challenges, and the steps of the login.
+"""The client's side of a SASL login, without I/O: the mechanisms, which answer challenges, and the steps of the login.
 
 SCRAM verifies the server, too. Nodes, commands, the Spark connector and tests log in with the same steps.
 """
@@ -30,9 +30,10 @@ from ottla.server.sasl.scram import (
     xor,
 )
 
-#: Tokens are sent in SaslAuthenticate requests since this version.
+#: From this version on tokens are sent in SaslAuthenticate requests.
 HANDSHAKE_VERSION = 1
-#: RFC 7677 has no limit. Kafka's clients compute whatever the server asks for, also 2^31 iterations, which take half an hour.
+#: The most iterations. RFC 7677 has no limit, and Kafka's clients compute what the server requests, even 2^31 iterations, which
+#: take half an hour.
 ITERATIONS_ACCEPTED_MAX = 1_000_000
 NO_CHANNEL_BINDING = base64.b64encode(b"n,,").decode()
 
@@ -42,13 +43,13 @@ class ClientExchange(Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Return True if the next answer takes milliseconds, as a password's hash for SCRAM: it is made on a worker then."""
+        """Return True if the next answer takes milliseconds, as the hash of a password for SCRAM: then a worker computes it."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Return the token for a challenge, the first of which is empty; None when nothing is left to send.
+        """Return the token for a challenge (the first challenge is empty), or None when nothing is left to send.
 
         Raises:
-            LoginRejected: this is not the server that it should be.
+            LoginRejected: this is not the expected server.
         """
 
 
@@ -127,7 +128,7 @@ class OAuthBearerClient:
         if self._token:
             token, self._token = self._token, ""
             return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
-        # The server has rejected the token, and sends the reason only after this byte (RFC 7628).
+        # The server has rejected the token. It sends the reason only after this byte (RFC 7628).
         return b"\x01" if challenge else None
 
 
@@ -135,7 +136,7 @@ def choose_mechanism(mechanism: str) -> Steps[None]:
     """Begin a login: the listener must have the mechanism enabled.
 
     Raises:
-        LoginRejected: it has others.
+        LoginRejected: it has only other mechanisms.
     """
     response: SaslHandshakeResponse = yield Ask(SaslHandshakeRequest(mechanism=mechanism), HANDSHAKE_VERSION)
     if response.error_code != ErrorCode.NONE:
@@ -145,7 +146,7 @@ def choose_mechanism(mechanism: str) -> Steps[None]:
 
 
 def authenticate(exchange: ClientExchange, version: int) -> Steps[int]:
-    """Log in with the mechanism that was chosen. The result is the lifetime of the session in milliseconds, 0 if it does not end.
+    """Log in with the chosen mechanism. The result is the lifetime of the session in milliseconds, or 0 if it does not end.
 
     Raises:
         LoginRejected: one side does not accept the other.

@@ -1,6 +1,7 @@
-"""The secret of a delegation token (KIP-48): an HMAC of its id with the key that all nodes have. It is in no record and no log.
+"""The secret of a delegation token (KIP-48): an HMAC of its id with the key that all nodes have.
 
-While the key is replaced, node by node, there is another one: OTHER_KEY. A token is valid with the secret of either key.
+It is in no record and no log. While the key is replaced, node by node, there is a second key: OTHER_KEY. A token is valid with
+the secret of either key.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def hmac_of(key: str, token_id: str) -> bytes:
 
 
 def may_handle_tokens(principal: Principal) -> bool:
-    """Return True for clients that are authenticated, but not by a token, because a token must not create its successor."""
+    """Return True for clients that are authenticated, but not by a token: a token must not create further tokens."""
     return principal != ANONYMOUS and not principal.token_authenticated
 
 
@@ -39,7 +40,7 @@ class TokensByHmac:
         self._known: set[str] = set()
 
     def find(self, token_ids: Collection[str], secret: bytes) -> str | None:
-        """Return the id of the token among `token_ids`, None if there is none."""
+        """Return the id of the token among `token_ids`, or None."""
         for token_id in token_ids:
             if token_id not in self._known:
                 self._known.add(token_id)
@@ -47,7 +48,7 @@ class TokensByHmac:
         found = self._ids.get(secret)
         if found is None or found in token_ids:
             return found
-        # Remove the secrets of deleted tokens.
+        # Removes the secrets of deleted tokens.
         self._ids = {secret: token_id for secret, token_id in self._ids.items() if token_id in token_ids}
         self._known = set(self._ids.values())
         return None

@@ -1,4 +1,6 @@
-"""The server's side of a SASL exchange, for every mechanism: each token of the client is answered with a challenge or the outcome."""
+"""The server's side of a SASL exchange, for every mechanism: the answer to each token of the client is a challenge or the
+outcome.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,10 @@ from ottla.server.principal import Principal
 
 
 class Authenticated(NamedTuple):
-    """The exchange has succeeded. `expires_ms` is the end of the credential's validity in wall-clock time, if it has one.
+    """The exchange has succeeded.
 
-    `token` is None if the mechanism ends with the client's token: after SaslHandshake v0 no frame is sent then.
+    `expires_ms` is the end of the credential's validity in wall-clock time, if it has one. `token` is None if the mechanism
+    ends with the client's token: then no frame is sent after SaslHandshake v0.
     """
 
     principal: Principal
@@ -20,7 +23,7 @@ class Authenticated(NamedTuple):
 
 
 class Slow(NamedTuple):
-    """The next step takes milliseconds (PBKDF2): the caller runs it on a worker, and no other step of the exchange meanwhile."""
+    """The next step takes milliseconds (PBKDF2). The caller runs it on a worker, and meanwhile no other step of the exchange."""
 
     step: Callable[[], bytes | Authenticated]
 
@@ -28,7 +31,7 @@ class Slow(NamedTuple):
 class SaslFailure(Exception):
     """The exchange has failed. The reason is for the node's log; it never includes a secret.
 
-    `for_client` is the message that Kafka sends to the client. Where it is None, Kafka sends a general one that does not say
+    `for_client` is the message that Kafka sends to the client. If it is None, Kafka sends a general message that does not show
     whether the user exists.
     """
 

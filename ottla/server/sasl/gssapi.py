@@ -8,10 +8,10 @@
     wrapped: the layer,
     a size, a name          ->  Authenticated: the principal of the context by sasl.kerberos.principal.to.local.rules
 
-As in Kafka the name (authorization id) that the client sends is ignored. A first token that was recorded and is sent again does not
-log in: the last one is wrapped with the session's key.
+As in Kafka the name (authorization id) that the client sends is ignored. An attacker who sends a recorded first token again is
+not logged in: the last token is wrapped with the session's key.
 
-A node's configuration has the key table of a listener, which is also that of the node's own login at other nodes:
+A node's configuration has the key table of a listener. The node's own login at other nodes uses it too:
 
 listener.name.<listener>.gssapi.sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required
     useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab" principal="kafka/host@REALM";
@@ -44,13 +44,13 @@ from ottla.server.sasl.peer_login import Exchanges
 
 #: The bit of "no security layer". TLS encrypts, if the listener has it.
 NO_LAYER = 1
-#: RFC 4752 wants 0 if there is no layer. Kafka's clients were made for Java's 65,536.
+#: RFC 4752 requires 0 if there is no layer. Kafka's clients were made for Java's 65,536.
 MESSAGE_SIZE = 65_536
 LAYERS_BYTES = 4
 
 
 def offer() -> bytes:
-    """Return the server's offer: its security layers, and the length of the longest message that it takes."""
+    """Return the server's offer: its security layers, and the length of the longest message that it accepts."""
     return bytes((NO_LAYER,)) + MESSAGE_SIZE.to_bytes(3, "big")
 
 
@@ -63,7 +63,7 @@ def check_choice(message: bytes) -> None:
 
 
 def choice(offered: bytes, principal: str) -> bytes:
-    """Return the answer to the server's layers. Raises ValueError."""
+    """Return the client's answer to the server's layers. Raises ValueError."""
     if len(offered) != LAYERS_BYTES:
         raise ValueError("the server's offer of security layers is malformed")
     if not offered[0] & NO_LAYER:
@@ -145,7 +145,7 @@ SERVICE = "sasl.kerberos.service.name"
 
 
 def mechanism(name: str, options: Mapping[str, str], values: Values) -> Mechanism:
-    """Return the server's side. `options` are those of the JAAS entry called `name`.
+    """Return the server's side. `options` are those of the JAAS entry `name`.
 
     Raises:
         ConfigError: the library, the key table, its key or the service's name is missing, or a rule is malformed.
@@ -157,14 +157,17 @@ def mechanism(name: str, options: Mapping[str, str], values: Values) -> Mechanis
 
 
 def client(enabled_by: str, name: str, options: Mapping[str, str], values: Values) -> Exchanges:
-    """Return the client's side; `enabled_by` is the property that says the mechanism. Raises ConfigError, as `mechanism` does."""
+    """Return the client's side.
+
+    `enabled_by` is the property that selects the mechanism. Raises ConfigError, as `mechanism` does.
+    """
     keys = keys_of(name, options)
-    _acceptor(enabled_by, name, keys)  # The KDC is not asked before the first login, because it may be down.
+    _acceptor(enabled_by, name, keys)  # The KDC is not contacted before the first login, because it may be down.
     return logins_of(keys, service_name(name, options, values))
 
 
 def command(name: str, options: Mapping[str, str], values: Values) -> Exchanges:
-    """Return the client's side of a command, which may also have the tickets of kinit (useTicketCache). Raises ConfigError."""
+    """Return the client's side for a command, which may also use the tickets of kinit (useTicketCache). Raises ConfigError."""
     if options.get("useTicketCache", "").lower() != "true":
         return client(name, name, options, values)
     try:
@@ -175,7 +178,7 @@ def command(name: str, options: Mapping[str, str], values: Values) -> Exchanges:
 
 
 def logins_of(keys: PrincipalKeys | None, service: str) -> Exchanges:
-    """Make this node's logins; without keys by the tickets of kinit."""
+    """Make this node's logins. Without keys they use the tickets of kinit."""
 
     async def exchange(host: str) -> GssapiClient:
         return GssapiClient(Initiating(keys, service, host))
@@ -184,7 +187,7 @@ def logins_of(keys: PrincipalKeys | None, service: str) -> Exchanges:
 
 
 def keys_of(name: str, options: Mapping[str, str]) -> PrincipalKeys:
-    """Raise ConfigError: the JAAS entry called `name` has no key table."""
+    """Raise ConfigError if the JAAS entry `name` has no key table."""
     if options.get("useKeyTab", "").lower() != "true":
         raise _wrong(name, "has no useKeyTab=true, and a node has no password or ticket for Kerberos", "useKeyTab=true")
     for option, example in (("keyTab", "/etc/kafka.keytab"), ("principal", "kafka/host@REALM")):

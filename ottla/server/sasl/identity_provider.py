@@ -1,4 +1,6 @@
-"""Requests to an identity provider over HTTP, which block and run on a worker; this node's own OAUTHBEARER tokens are got by them.
+"""Requests to an identity provider over HTTP.
+
+They block and run on a worker. This node gets its own OAUTHBEARER tokens with them.
 
 The grant is that of client credentials, or an assertion that this node signs.
 """
@@ -21,7 +23,7 @@ from ottla.server.sasl.oauthbearer import ENDPOINT, MS_PER_S
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
 
-#: The limit of an identity provider's response; a key set has a few KB.
+#: The largest response of an identity provider; a key set has a few KB.
 ANSWER_BYTES_MAX = 1024 * 1024
 TIMEOUT_S = 10.0
 
@@ -34,7 +36,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def without_secrets(url: str) -> str:
-    """Return the URL for logs: without user, password and query, which may have a key."""
+    """Return the URL for logs, without user, password and query, which may have a key."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -42,7 +44,7 @@ def without_secrets(url: str) -> str:
 def fetch(
     url: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S
 ) -> bytes:
-    """Send a GET, or a POST of `body`, and return the response. Raises OSError: there is no response with status 200."""
+    """Send a GET, or a POST of `body`, and return the response. Raises OSError unless there is a response with status 200."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise OSError(f"{without_secrets(url)} is no URL of HTTP")
     request = Request(url, body, {"Accept": "application/json", **(headers or {})})
@@ -64,7 +66,7 @@ class EndpointTokens(ABC):
     """Gets a token from the identity provider, and keeps it for most of its life."""
 
     def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
-        """Take the configuration as `values`, and the `options` of the JAAS entry, which has Kafka's older names."""
+        """Take the configuration as `values`, and the `options` of the JAAS entry, which may have Kafka's older names."""
         self._world = world
         self._url: str = values[ENDPOINT]
         self._headers = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -76,7 +78,7 @@ class EndpointTokens(ABC):
 
     @abstractmethod
     def form(self) -> dict[str, str]:
-        """Return the grant, as the endpoint gets it. Raises ValueError."""
+        """Return the grant for the token endpoint. Raises ValueError."""
 
     def _ask(self) -> bytes:
         form = self.form() | ({"scope": self._scope} if self._scope else {})
@@ -135,17 +137,17 @@ CLAIMS = {
 class JwtBearer(EndpointTokens):
     """The grant with an assertion that this node signs or reads from a file (RFC 7523, KIP-1139).
 
-    What a later source says of a claim or header wins over an earlier one:
+    For a claim or header, a later source wins over an earlier one:
 
         sasl.oauthbearer.assertion.claim.aud, .iss and .sub
         sasl.oauthbearer.assertion.template.file, as {"header": {...}, "payload": {...}}
-        alg and typ; iat, exp, nbf and, if there is to be one, jti
+        alg and typ; iat, exp, nbf and, if requested, jti
 
     sasl.oauthbearer.assertion.file has a finished assertion instead. Files are read for each token, so that they can be replaced.
     """
 
     def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
-        """Raise ConfigError for a file that is not named, not there, or has something else in it."""
+        """Raise ConfigError if a file is not named, does not exist, or has other contents."""
         super().__init__(world, values, options)
         self._values = values
         self._passphrase: str | None = values["sasl.oauthbearer.assertion.private.key.passphrase"]
@@ -162,10 +164,10 @@ class JwtBearer(EndpointTokens):
         return {"grant_type": GRANT_TYPE, "assertion": self._assertion()}
 
     def _assertion(self) -> str:
-        """Raise ValueError, with the file but nothing of what is in it."""
+        """Raise ValueError with the file's name, but nothing of its contents."""
         if (path := self._values[FINISHED]) is not None:
             return self._read(path).decode("ascii", "replace").strip()
-        # Imported late: PyJWT and cryptography take 60 ms to import, and are not everywhere.
+        # Imported late: PyJWT and cryptography take 60 ms to import, and are not installed everywhere.
         import jwt
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

@@ -24,7 +24,7 @@ _CONTROL = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class JaasError(ValueError):
-    """The text is no JAAS text. The message repeats no option, because options are passwords."""
+    """The text is no JAAS text. The message quotes no option, because options are passwords."""
 
 
 class LoginModule(NamedTuple):
@@ -87,7 +87,7 @@ def _module(tokens: list[str], position: int) -> tuple[LoginModule, int]:
     words = tokens[position:end]
     options = words[2:]
     if len(words) < 2 or len(options) % 3 or any(options[i + 1] != "=" for i in range(0, len(options), 3)):
-        # Each word behind the class may be a password.
+        # The error quotes no word behind the class, because each may be a password.
         raise JaasError(f"what follows {' '.join(words[:1])[:80]} is not `flag key=value ...`")
     pairs = tuple((options[i], options[i + 2]) for i in range(0, len(options), 3))
     return LoginModule(words[0], words[1], pairs), end + 1

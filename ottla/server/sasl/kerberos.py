@@ -1,7 +1,7 @@
 """Kerberos by the system's GSSAPI library (MIT Kerberos), through python-gssapi: the optional extra `ottla[gssapi]`.
 
-The library reads krb5.conf (KRB5_CONFIG) and key tables itself, and an initiator asks the KDC: establishing a context belongs on a
-worker. It releases the GIL. wrap and unwrap compute for 10 us.
+The library itself reads krb5.conf (KRB5_CONFIG) and key tables, and an initiator contacts the KDC: so a context is established
+on a worker. The library releases the GIL. wrap and unwrap take 10 us.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ottla.server.principal import expand
 
 
 class KerberosFailure(Exception):
-    """The library's reason. It has names and no keys."""
+    """The library's reason. It has names, but no keys."""
 
 
 class PrincipalKeys(NamedTuple):
-    """A principal and the key table that has its keys."""
+    """A principal, and the key table with its keys."""
 
     keytab: str
     principal: str
@@ -47,7 +47,7 @@ def failures(raw: ModuleType) -> Iterator[None]:
 
 
 def default_realm() -> str:
-    """Return the realm of names without one; empty if krb5.conf has none, as in Kafka."""
+    """Return the realm for names without one. It is empty if krb5.conf has none, as in Kafka."""
     raw = library()
     try:
         with failures(raw):
@@ -68,7 +68,7 @@ def _name(raw: ModuleType, principal: str) -> Any:
 
 
 class Context:
-    """An established or growing security context. Only one thread uses it at a time."""
+    """A security context, established or in progress. Only one thread uses it at a time."""
 
     def __init__(self, raw: ModuleType) -> None:
         self._raw = raw
@@ -106,7 +106,9 @@ class Accepting(Context):
 
 
 def acceptor(keys: PrincipalKeys) -> Callable[[], Accepting]:
-    """Return a function that begins a context with this service's keys. Each context reads the key table again: new keys need no restart.
+    """Return a function that begins a context with this service's keys.
+
+    Each context reads the key table again, so that new keys need no restart.
 
     Raises ImportError; KerberosFailure: the table cannot be read, or has no key of the principal.
     """
@@ -122,7 +124,7 @@ class Initiating(Context):
     """This node's side of a login at another node. Each node proves its identity to the other (mutual authentication)."""
 
     def __init__(self, keys: PrincipalKeys | None, service: str, host: str) -> None:
-        """Take `keys`; None means the tickets that kinit has got (KRB5CCNAME)."""
+        """Take `keys`; None means the tickets from kinit (KRB5CCNAME)."""
         super().__init__(library())
         self._keys = keys
         self._target = f"{service}@{host}"
@@ -130,7 +132,7 @@ class Initiating(Context):
         self.established = False
 
     def step(self, token: bytes) -> bytes:
-        """Return the token for the acceptor, which may be empty. It may ask the KDC. Raises KerberosFailure."""
+        """Return the token for the acceptor, which may be empty. It may contact the KDC. Raises KerberosFailure."""
         raw = self._raw
         with failures(raw):
             if self._context is None:
@@ -147,7 +149,10 @@ class Initiating(Context):
             return bytes(step.token or b"")
 
     def _acquire(self) -> Any:
-        """Return the credentials. Tickets are kept in memory by principal: the library gets new ones after half of their lifetime."""
+        """Return the credentials.
+
+        Tickets are kept in memory by principal. The library gets new ones after half of their lifetime.
+        """
         raw, keys = self._raw, self._keys
         if keys is None:
             return raw.acquire_cred(None, None, [raw.MechType.kerberos], "initiate").creds
@@ -181,7 +186,7 @@ _NOT_SIMPLE = re.compile("[/@]")
 
 
 class KerberosRule(NamedTuple):
-    """One rule but DEFAULT. A `match` of None fits each name; a `source` of None replaces nothing."""
+    """A rule other than DEFAULT. A `match` of None matches every name; a `source` of None replaces nothing."""
 
     components: int
     format: str

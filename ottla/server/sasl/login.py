@@ -1,4 +1,5 @@
-"""The state of a connection to a SASL listener before it is authenticated, and the end of its session (KIP-43, KIP-152, KIP-368).
+"""The state of a connection to a SASL listener before it is authenticated, and the end of its session (KIP-43, KIP-152,
+KIP-368).
 
     state           a request                                  what follows
     HANDSHAKE       ApiVersions (once), SaslHandshake v0       RAW: each frame is a token of the mechanism
@@ -7,10 +8,10 @@
     AUTHENTICATED   SaslHandshake, if the session ends         TOKENS, RAW: re-authentication as the same principal
                     the session's end (a timer)                EXPIRED
     EXPIRED         SaslHandshake                              TOKENS, RAW; any other request closes the connection
-    any             what Kafka does not expect in this state   FAILED: the error in the API's form where Kafka has one, and closed
+    any             one that Kafka does not expect there       FAILED: the error in the API's form if Kafka has one, and a close
 
-A connection dispatches to this object only while it is not authenticated. Afterwards it dispatches to the listener's dispatcher
-like a connection without SASL, so authentication costs an authenticated request nothing.
+A connection dispatches to this object only while it is not authenticated. Afterwards it dispatches to the listener's
+dispatcher, as a connection without SASL does, so authentication takes no time of later requests.
 """
 
 from __future__ import annotations
@@ -44,16 +45,17 @@ log = logging.getLogger(__name__)
 
 #: The arguments of `Connection.reply`.
 Frame: TypeAlias = tuple[bytes, Pieces, int]
-#: Makes the frame of a response to SaslAuthenticate; None where each frame is a token (after SaslHandshake v0).
+#: Makes the frame of a response to SaslAuthenticate. It is None if each frame is a token (after SaslHandshake v0).
 Answer: TypeAlias = "Callable[[object], Frame] | None"
 
-#: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
+#: The time limit of a login. Kafka only has connections.max.idle.ms (ten minutes), so there sockets that stop in the middle of
+#: a login pile up.
 LOGIN_TIMEOUT_MS = 30_000
-#: As in Kafka, a connection re-authenticates once per second at most.
+#: As in Kafka, a connection may re-authenticate at most once per second.
 REAUTHENTICATION_INTERVAL_MS = 1_000
 #: From this version of SaslHandshake on tokens are in SaslAuthenticate requests.
 WITH_HEADERS = 1
-#: The length at which the log cuts a reason.
+#: A reason is cut to this length in the log.
 REASON_SHOWN = 300
 
 
@@ -77,7 +79,7 @@ class LoginRules:
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
 
     def session_ms(self, mechanism: str, expires_ms: int | None, now_ms: int) -> int | None:
-        """Return the lifetime of a session, None if it does not end."""
+        """Return the lifetime of a session, or None if it does not end."""
         limit = self.session_ms_max.get(mechanism, 0)
         if expires_ms is None:
             return limit if limit > 0 else None
@@ -103,7 +105,7 @@ class Logins:
 
 
 class LoginFailed(Exception):
-    """The reason is for the log; the frame is sent when the delay of failed logins is over."""
+    """The login has failed. The reason is for the log; the frame is sent after the delay for failed logins."""
 
     def __init__(self, reason: str, frame: Frame | None = None) -> None:
         super().__init__(reason)
@@ -111,7 +113,7 @@ class LoginFailed(Exception):
 
 
 class OtherMechanism:
-    """A re-authentication with another mechanism than before, which fails at its first token, as in Kafka."""
+    """A re-authentication with another mechanism than before. As in Kafka it fails at its first token."""
 
     def __init__(self, before: str, now: str) -> None:
         self._message = (
@@ -139,7 +141,7 @@ class Login:
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        #: The principal of the session that is re-authenticated; None in the first login.
+        #: The principal of the session that re-authenticates; None in the first login.
         self._principal: Principal | None = None
         self._session_ms: int | None = None
         self._renewed_ms = -REAUTHENTICATION_INTERVAL_MS
@@ -150,7 +152,7 @@ class Login:
 
     @property
     def has_succeeded(self) -> bool:
-        """Return True after the first login, also while the client re-authenticates."""
+        """Return True after the first login, also during a re-authentication."""
         return self._principal is not None
 
     # -- What a connection dispatches to -----------------------------------------------------------------------------
@@ -168,7 +170,7 @@ class Login:
             self._fail(f"the request cannot be read: {error}")
 
     def expire(self) -> None:
-        """End a login that takes too long, or a session whose time is over, as the timer wheel says."""
+        """End a login that takes too long, or a session that has expired. The timer wheel calls this."""
         if self._state is LoginState.AUTHENTICATED:
             self._state = LoginState.EXPIRED
             self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
@@ -248,7 +250,7 @@ class Login:
             raise LoginFailed(str(failure), self._rejection(failure, answer)) from None
 
     async def _finish_later(self, pause: Pause, slow: Slow, answer: Answer) -> None:
-        """Finish a slow step on a worker. The connection reads nothing meanwhile, and nothing more if the step fails."""
+        """Finish a slow step on a worker. Meanwhile the connection does not read. If the step fails, it does not read again."""
         connection = self._connection
         try:
             outcome = await self._logins.world.workers.run(slow.step)
@@ -301,7 +303,7 @@ class Login:
         connection.dispatch_to(logins.requests, connection.listener.limits.request_bytes_max)
 
     def _fail(self, reason: str, frame: Frame | None = None) -> None:
-        """Kafka answers late, so that a client cannot try many passwords over one connection after the other."""
+        """Respond late, as Kafka does, so that a client cannot try many passwords one after the other over one connection."""
         logins, connection = self._logins, self._connection
         if self._principal is None:
             logins.counts.failed += 1
@@ -309,7 +311,7 @@ class Login:
             logins.counts.reauthentication_failed += 1
         self._state, self._exchange = LoginState.FAILED, None
         self._arm(None)
-        # Kafka's line, by which operators and their tools know a failed login.
+        # This is Kafka's line, by which operators and their tools recognise a failed login.
         log.info(
             "[%s] Failed %s with /%s (channelId=%s) (%s)",
             connection.listener_name,
@@ -318,7 +320,7 @@ class Login:
             connection.id,
             printable(reason),
         )
-        connection.pause()  # for good
+        connection.pause()  # it never reads again
 
         def end() -> None:
             if not connection.closed:
@@ -338,7 +340,7 @@ class Login:
         return self._session_ms is not None and elapsed_ms >= REAUTHENTICATION_INTERVAL_MS
 
     def _detain(self) -> None:
-        """The connection dispatches here, until it is authenticated or the time for that is over."""
+        """Let the connection dispatch here, until it is authenticated or its time is over."""
         self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
         self._arm(LOGIN_TIMEOUT_MS)
 
@@ -368,5 +370,5 @@ def unsupported(request: SaslHandshakeRequest) -> str:
 
 
 def printable(reason: str) -> str:
-    """Return the reason for the log. Its names come from the client, so they must not forge log lines or be too long."""
+    """Return the reason for the log. Its names come from the client, so they must be bounded, and must not forge log lines."""
     return "".join(char if char.isprintable() else "?" for char in reason[:REASON_SHOWN])

@@ -4,7 +4,8 @@ sasl.enabled.mechanisms                                     the mechanisms, also
 listener.name.<listener>.<mechanism>.sasl.jaas.config       the login module of one: PLAIN's users, the node's own login
 listener.name.<listener>.<mechanism>.connections.max.reauth.ms
 
-PLAIN is here, too, and so is where OAUTHBEARER's tokens come from: those that validate a client's, and the node's own.
+PLAIN is in this file, too, and so are the sources for OAUTHBEARER: the keys that validate clients' tokens, and the node's own
+tokens.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ MODULES = {
     **dict.fromkeys(HASHES, "org.apache.kafka.common.security.scram.ScramLoginModule"),
     GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
-#: Options of a login module, for the remedy where it is missing.
+#: Options of a login module, for the remedy if the module is missing.
 OPTIONS = {GSSAPI: 'useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab" principal="kafka/host@REALM"'}
 PASSWORD_OPTIONS = 'username="..." password="..."'
 
@@ -101,7 +102,7 @@ def _mechanism(
 
 
 def peer_tokens(config: NodeConfig, listener: str, tokens: OAuthTokens) -> Callable[[], Awaitable[str]]:
-    """Return the source of the tokens with which this node logs in at a listener of other nodes by OAUTHBEARER.
+    """Return the source of this node's tokens for a login by OAUTHBEARER at a listener of other nodes.
 
     Raises:
         ConfigError: their source is not configured.
@@ -116,7 +117,7 @@ def peer_tokens(config: NodeConfig, listener: str, tokens: OAuthTokens) -> Calla
 
 
 def kerberos_client(config: NodeConfig, listener: str, enabled_by: str) -> Exchanges:
-    """Return this node's logins at a listener of other nodes by GSSAPI; the property `enabled_by` says the mechanism.
+    """Return this node's logins by GSSAPI at a listener of other nodes. The property `enabled_by` selects the mechanism.
 
     Raises:
         ConfigError: the library, the key table or the service's name is missing.
@@ -126,7 +127,7 @@ def kerberos_client(config: NodeConfig, listener: str, enabled_by: str) -> Excha
 
 
 def client_exchange(config: NodeConfig, listener: str, mechanism: str, nonce: str) -> ClientExchange:
-    """Return a login of this node at a listener of other nodes, by a mechanism with a password.
+    """Return a login of this node, by a mechanism with a password, at a listener of other nodes.
 
     Raises:
         ConfigError: the listener's JAAS entry has no user and password.
@@ -190,20 +191,20 @@ def _wrong(
 
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-#: Kafka's own classes, which are implemented here; other classes are not run.
+#: Kafka's own classes, whose work this node does itself. Other classes are not run.
 SIGNED_VALIDATORS = (
     f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler",
     f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler",
 )
 UNSECURED_VALIDATOR = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-#: The property that says where the tokens of a node or client come from; the default is client credentials.
+#: The property that selects the source of a node's or client's tokens. The default is client credentials.
 RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
 JWT_BEARER = f"{_PACKAGE}.JwtBearerJwtRetriever"
 RETRIEVERS = (f"{_PACKAGE}.DefaultJwtRetriever", f"{_PACKAGE}.ClientCredentialsJwtRetriever", JWT_BEARER)
 VALIDATORS = (*SIGNED_VALIDATORS, UNSECURED_VALIDATOR)
 
 
-#: Properties that restrict the accepted tokens, and the option that permits leaving them out.
+#: Properties that restrict the accepted tokens, and the option that allows leaving them out.
 EXPECTED = (
     ("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.allow.unverified.issuer"),
     ("sasl.oauthbearer.expected.audience", "sasl.oauthbearer.allow.unverified.audience"),
@@ -211,20 +212,20 @@ EXPECTED = (
 
 
 class OAuthTokens:
-    """The key sets of a node's listeners, by the URL and the times of each: a change of another property keeps them."""
+    """The key sets of a node's listeners, by their URL and times. So they survive a change of another property."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._key_sets: dict[tuple[object, ...], KeySet] = {}
 
     def validator(self, listener: str, values: Values, options: Mapping[str, str], handler: str | None) -> Validator:
-        """Return the validator by the `options` of the JAAS entry; `handler` is sasl.server.callback.handler.class.
+        """Return the validator. `options` are those of the JAAS entry, and `handler` is sasl.server.callback.handler.class.
 
         Raises:
             ConfigError: no issuer of valid tokens is configured.
         """
         if values[JWKS_URL] is None:
-            # Kafka accepts unsigned tokens if no class is set. Here the configuration must permit them explicitly.
+            # Kafka accepts unsigned tokens if no class is set. Here the configuration must allow them explicitly.
             if handler == UNSECURED_VALIDATOR or any(name.startswith("unsecured") for name in options):
                 return UnsecuredTokens(options, self._world.clock.wall_ms)
             remedy = (
@@ -234,7 +235,7 @@ class OAuthTokens:
         return self._signed(listener, values)
 
     def _signed(self, listener: str, values: Values) -> Validator:
-        # An audience or issuer is to be configured, because the provider also signs tokens for other services.
+        # An audience or issuer must be configured, because the provider also signs tokens for other services.
         for name, allow in EXPECTED:
             if not values[name] and not values[allow]:
                 why = f"{name} is not set, so tokens for any {name.rpartition('.')[2]} would be accepted"
@@ -261,7 +262,7 @@ class OAuthTokens:
         return SignedTokens(lambda: key_set.keys, key_set.missing, expected, self._world.clock.wall_ms)
 
     def source(self, listener: str, values: Values, options: Mapping[str, str]) -> Callable[[], Awaitable[str]]:
-        """Return the source of the tokens with which this node logs in. Raises ConfigError: their source is not configured."""
+        """Return the source of this node's own tokens. Raises ConfigError if it is not configured."""
         retriever = values[RETRIEVER]
         if retriever not in RETRIEVERS:
             raise ConfigError(RETRIEVER, retriever, "Java classes are not run", f"one of {', '.join(RETRIEVERS)}")
@@ -305,7 +306,7 @@ class PlainExchange:
         self._passwords = passwords
 
     def evaluate(self, token: bytes) -> Authenticated:
-        # Java replaces malformed UTF-8 in the same way. More than three separators make Kafka count four parts.
+        # Java replaces malformed UTF-8 in the same way. With more than three parts Kafka reports four.
         parts = token.decode("utf-8", "replace").split("\0", TOKEN_PARTS)
         if len(parts) != TOKEN_PARTS:
             raise _failure(f"Invalid SASL/PLAIN response: expected {TOKEN_PARTS} tokens, got {len(parts)}")
@@ -315,7 +316,7 @@ class PlainExchange:
         if not password:
             raise _failure(f"{FAILED}password not specified")
         expected = self._passwords.get(name)
-        # The comparison takes place for unknown users, too, and takes the same time wherever the texts differ.
+        # The comparison is made for unknown users, too, and takes the same time wherever the texts differ.
         equal = hmac.compare_digest(password.encode("utf-8", "replace"), (expected or "").encode("utf-8", "replace"))
         if expected is None or not equal:
             raise _failure(f"{FAILED}Invalid username or password")

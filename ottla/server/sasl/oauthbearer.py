@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
 
 class TokenRejected(Exception):
-    """The token is invalid, for the reason in the message, which is for the log. `scope`: the missing scope, if that is the reason."""
+    """The token is invalid. The message has the reason, for the log. `scope` is the missing scope, if that is the reason."""
 
     def __init__(self, reason: str, scope: str = "") -> None:
         super().__init__(reason)
@@ -87,7 +87,10 @@ INVALID_TOKEN = {"status": "invalid_token"}
 
 
 class UnsecuredTokens:
-    """Accepts tokens without a signature, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: for development only."""
+    """Accepts tokens without a signature, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler does.
+
+    It is for development only.
+    """
 
     def __init__(self, options: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
         """Take the `options` of the JAAS entry. Raises ConfigError."""
@@ -118,7 +121,7 @@ class UnsecuredTokens:
 
 
 def json_object(segment: str) -> dict[str, Any]:
-    """Decode a part of a token. Raises TokenRejected: it is no JSON object in base64url."""
+    """Decode a part of a token. Raises TokenRejected: the part is no JSON object in base64url."""
     try:
         value = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -136,7 +139,7 @@ def check_times(claims: Mapping[str, Any], now_ms: int, skew_ms: int, *, need_is
     """Check the claims exp, nbf and iat, and return the end of the token's validity.
 
     Raises:
-        TokenRejected: the token is expired or not valid yet, or has no end.
+        TokenRejected: the token has expired, is not valid yet, or has no end.
     """
     expires_ms, issued_ms, begins_ms = (_ms_claim(claims, name) for name in ("exp", "iat", "nbf"))
     if expires_ms is None or (need_issued and issued_ms is None):
@@ -173,7 +176,7 @@ def scopes(claims: Mapping[str, Any], name: str) -> list[str]:
 
 
 def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
-    """Return a token with which this node logs in, for development: that of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
+    """Return a token for this node's logins, for development: that of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
     lifetime_s = int(options.get(f"{UNSECURED}LifetimeSeconds", DEFAULT_LIFETIME_S))
     claims: dict[str, object] = {"exp": now_ms // MS_PER_S + lifetime_s, "iat": now_ms // MS_PER_S}
     for option, text in options.items():

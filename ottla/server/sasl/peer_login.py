@@ -15,10 +15,10 @@ from ottla.server.workers import Workers
 
 log = logging.getLogger(__name__)
 
-#: Nodes try again and again, so the same failure is not logged more often.
+#: Nodes retry all the time, so the same failure is not logged more often than this.
 LOG_INTERVAL_MS = 10_000
 
-#: Makes the exchange of each login at a host; a token may have to be fetched for it.
+#: Makes the exchange for each login at a host, because it may have to fetch a token.
 Exchanges: TypeAlias = Callable[[str], Awaitable[ClientExchange]]
 
 

@@ -160,7 +160,7 @@ def auth_message(client_first_bare: str, server_first: str, client_final_without
     return f"{client_first_bare},{server_first},{client_final_without_proof}".encode()
 
 
-#: The length of a decoy's salt where there is no user to be like.
+#: The length of a decoy's salt if there is no other user to imitate.
 SALT_BYTES = 16
 
 
@@ -169,7 +169,7 @@ class ScramCredential:
     """The credential that a server has instead of a password: from the metadata, derived from a password, or, without keys, made up for a
     user that does not exist.
 
-    Whether a name is known must not be visible in the first challenge. The keys are secrets and must never be printed.
+    The first challenge must not show whether a name is known. The keys are secrets and must never be printed.
     """
 
     salt: bytes = field(repr=False)
@@ -179,7 +179,7 @@ class ScramCredential:
 
 
 class TokenCredential(NamedTuple):
-    """The credential of a delegation token's login. `secrets`: the HMAC of the token's id with each key of the node."""
+    """The credential for a login with a delegation token. `secrets` has the HMAC of the token's id with each key of the node."""
 
     owner: Principal
     expires_ms: int
@@ -193,16 +193,15 @@ class ScramUsers(NamedTuple):
     credential: Callable[[str, str], ScramCredential | None]
     #: Returns the credential of a token by its id.
     token: Callable[[str], TokenCredential | None]
-    #: Returns the credential of a user that does not exist, by mechanism and name, the same at every attempt.
+    #: Returns the decoy for a user that does not exist, by mechanism and name. It is the same at every attempt.
     decoy: Callable[[str, str], ScramCredential]
     nonce: Callable[[], str]
 
 
 def decoy(like: ScramCredential | None, own_key: bytes, name: str) -> ScramCredential:
-    """Return a decoy that looks like the credential of another user. Its salt follows from the user's key, so that it is the same at all
-    nodes.
+    """Return a decoy that looks like the credential of another user.
 
-    `own_key` is for a node without users.
+    Its salt follows from that user's key, so that it is the same at all nodes. `own_key` is for a node without users.
     """
     key, size, iterations = (own_key, SALT_BYTES, ITERATIONS_MIN)
     if like is not None:
@@ -219,7 +218,7 @@ class ScramExchange:
         self._first: ClientFirst | None = None
         self._server_first = ""
         self._nonce = ""
-        #: Any of these will do; they have the same salt and iterations.
+        #: Any of these credentials will do: they have the same salt and iterations.
         self._credentials: Sequence[ScramCredential] = ()
         self._principal = user("")
         self._expires_ms: int | None = None

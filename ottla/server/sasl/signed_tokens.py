@@ -37,7 +37,7 @@ OPTIONS: Options = {
     "verify_sub": False,
     "verify_jti": False,
 }
-#: The limit of keys that are tried for a token that does not name its key.
+#: The most keys that are tried for a token that does not name its key.
 KEYS_TRIED_MAX = 8
 
 Keys = Mapping[str | None, jwt.PyJWK]
@@ -61,7 +61,7 @@ class SignedTokens:
         expected: Expected,
         wall_ms: Callable[[], int],
     ) -> None:
-        """Take `missing`, which is called for a key that is not among `keys`: the provider may have a new one."""
+        """Take `missing`, which is called if a key is not among `keys`: the provider may have a new one."""
         self._keys = keys
         self._missing = missing
         self._expected = expected
@@ -106,7 +106,7 @@ class SignedTokens:
 
 
 def fits(key: jwt.PyJWK, algorithm: str) -> bool:
-    """Return True if the key is of the algorithm's kind."""
+    """Return True if the key has the algorithm's kind."""
     kind = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[algorithm[:2]]
     return bool(key.key_type == kind)
 
@@ -124,15 +124,17 @@ def read_keys(data: bytes) -> Keys:
     return {key.key_id: key for key in keys if key.key_type in ("RSA", "EC", "OKP")}
 
 
-#: A token with an unknown key id causes an early refresh. This interval limits how often clients can cause one.
+#: A token with an unknown key id causes an early refresh. This interval limits how often clients can cause it.
 EARLY_REFRESH_INTERVAL_MS = 10_000
-#: The interval of the log line while keys cannot be fetched.
+#: The time between two log lines while keys cannot be fetched.
 REPEAT_MS = 600_000
 
 
 class KeySet:
-    """The keys that validations use at present, from a file or a URL. A task of the node fetches them, and again when they are due
-    (`sasl.oauthbearer.jwks.endpoint.refresh.ms`)."""
+    """The keys for validation, from a file or a URL.
+
+    A task of the node fetches them, and refreshes them regularly (`sasl.oauthbearer.jwks.endpoint.refresh.ms`).
+    """
 
     def __init__(self, world: World, url: str, refresh_ms: int, retry_ms: int, retry_ms_max: int) -> None:
         self._world = world
@@ -170,7 +172,7 @@ class KeySet:
             await self._wait()
 
     def _say(self, why: str) -> None:
-        """Log a reason: another one at once, the same one not before it has lasted for a while."""
+        """Log a reason. A new reason is logged at once, the same one only after a while."""
         now_ms = self._world.clock.mono_ms()
         if why != self._said or now_ms - self._said_ms >= REPEAT_MS:
             self._said, self._said_ms = why, now_ms

@@ -1,6 +1,6 @@
 """Makes OpenSSL contexts from the ssl.* properties, for both sides of a connection.
 
-Of cipher suites Kafka has Java's names (those of the RFCs), OpenSSL its own for TLS 1.2.
+Cipher suites have Java's names in Kafka (those of the RFCs), while OpenSSL has its own names for TLS 1.2.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def server_context(properties: TlsProperties, client_auth: str) -> Made:
     context.verify_mode = CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
         _trust(properties, context)
-    else:  # as in Kafka, a trust store that cannot be read is rejected also where nothing is checked with it
+    else:  # as in Kafka, an unreadable trust store is rejected even if it is not used for a check
         trusted_certificates(properties)
     return Made(context, keys)
 
@@ -91,7 +91,10 @@ def _context(properties: TlsProperties, protocol: int, keys: KeyStore | None) ->
 
 
 def _versions(properties: TlsProperties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Java disables versions before 1.2 as well, in its own security properties, whatever a node's properties name."""
+    """Return the TLS versions.
+
+    Java, too, disables versions before 1.2 in its own security properties, whatever a node's properties say.
+    """
     named = properties["ssl.enabled.protocols"]
     known = sorted(VERSIONS[name] for name in named if name in VERSIONS)
     if not named:
@@ -108,13 +111,13 @@ def _trust(properties: TlsProperties, context: ssl.SSLContext) -> None:
     if trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
-    # Java trusts each certificate in a trust store, also one that is signed by another.
+    # Java trusts each certificate in a trust store, also one that was signed by another.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=b"".join(certificate.public_bytes(Encoding.DER) for certificate in trusted))
 
 
 def check_each_other(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
-    """Return the reason why a client with one context cannot connect to a server with the other; the host name is not checked."""
+    """Return why a client with one context cannot connect to a server with the other. The host name is not checked."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     checked_name, client.check_hostname = client.check_hostname, False
     try:
@@ -148,7 +151,7 @@ CHANGES = (
 
 
 def openssl_names(suites: Sequence[str]) -> list[str]:
-    """Return OpenSSL's names of the suites below TLS 1.3."""
+    """Return OpenSSL's names for the suites below TLS 1.3."""
     names = []
     for suite in suites:
         if suite not in TLS_1_3:
@@ -165,6 +168,9 @@ def check_suites(
     properties: TlsProperties, suites: Sequence[str], lowest: ssl.TLSVersion, highest: ssl.TLSVersion
 ) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
     """Return the TLS versions that remain with these suites.
+
+    Python cannot choose among the suites of TLS 1.3, and OpenSSL prefers them in the order above: a list without the first one
+    would have no effect, so it is rejected.
 
     Python cannot choose among the suites of TLS 1.3, and OpenSSL prefers them in the order above: a list without the first
     would be ignored, so it is rejected.

@@ -1,13 +1,13 @@
-"""Distinguished names as Java writes them, which are the principals' names of clients with certificates (RFC 2253).
+"""Distinguished names as Java writes them (RFC 2253). They are the principals' names of clients with certificates.
 
-ACLs and super.users compare the text, so it has to be the same to the character: the last part first, other types than those
-of the RFC by number with the value's encoding in hex, and its own rules of what is escaped.
+ACLs and super.users compare the text, so each character has to be the same: the last part comes first, types that are not in
+the RFC are numbers with the value's encoding in hex, and Java has its own rules of escaping.
 
 ssl.principal.mapping.rules map a name to that of a principal:
 
     RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, DEFAULT
 
-The first rule whose pattern matches the whole name decides. A slash within a pattern is written \\/; L and U at the end are for
+The first rule whose pattern matches the whole name decides. A slash within a pattern is written \\/; L and U at the end mean
 lower and upper case.
 """
 
@@ -64,7 +64,7 @@ def _escaped(text: str) -> str:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Return the elements in a row of DER: tag, content, and the whole element."""
+    """Return the elements of a DER sequence: tag, content, and the whole element."""
     pos = 0
     while pos < len(data):
         begin, tag, size = pos, data[pos], data[pos + 1]

@@ -1,8 +1,10 @@
-"""The TLS of one node: of its listeners, and of its connections to other nodes. Certificates are replaced while it runs.
+"""The TLS of one node: that of its listeners, and that of its connections to other nodes.
 
-A change comes from the dynamic configuration or from a file that has another time or size, or other rights. The new context is made
-and checked first. If that fails, the old one stays, a log line has the reason, and the change is tried again until it succeeds: what was
-wrong may be something that the files do not show, as the rights of their directory.
+Certificates can be replaced at run time.
+
+A change comes from the dynamic configuration, or from a file with another time, size or permissions. The new context is made
+and checked first. If that fails, the old one stays, a log line has the reason, and the change is tried again until it succeeds:
+the cause may be invisible in the files, such as the permissions of their directory.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from ottla.storage.errors import StorageFailure
 
 log = logging.getLogger(__name__)
 
-#: The interval of checks for changed files. Kafka checks them only when its configuration is altered.
+#: The time between two checks for changed files. Kafka checks them only when its configuration is altered.
 LOOK_MS = 1_000
-#: The interval of trying a change again that could not be made: a key store with a password takes up to 30 ms.
+#: The time between two attempts of a change that fails: a key store with a password takes up to 30 ms.
 RETRY_MS = 5_000
-#: The interval of the log line while it cannot be made.
+#: The time between two log lines about it.
 REPEAT_MS = 600_000
 
 
@@ -54,7 +56,7 @@ class ListenerTls:
 
 @dataclass(slots=True)
 class Side:
-    """One side with a context: a listener, or the connections to peers, with its properties and its files."""
+    """One side with a context: a listener, or the connections to peers. It has its properties and its files."""
 
     name: str
     listener: str
@@ -62,7 +64,7 @@ class Side:
     make: Callable[[TlsProperties], Made]
     keys: KeyStore | None
     files: dict[str, tuple[int, int | None]]
-    #: Why the last change could not be made, when it is tried again, and when the log says so again.
+    #: Why the last change failed, when it is tried again, and when that is logged again.
     rejection: str | None = None
     retry_ms: int = 0
     repeat_ms: int = 0
@@ -82,7 +84,7 @@ class NodeTls:
         self._look_later()
 
     def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
-        """Return the properties of TLS; `config` is another than the present one."""
+        """Return the properties of TLS. `config` replaces the present configuration."""
         config, name = config or self._config, listener.lower()
         return TlsProperties(
             config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."
@@ -113,7 +115,7 @@ class NodeTls:
         return holder
 
     def check_peers(self) -> None:
-        """Nodes of this configuration must accept each other's certificates. Raises ConfigError."""
+        """Check that nodes with this configuration accept each other's certificates. Raises ConfigError if they do not."""
         for client in self._sides:
             for server in self._sides:
                 if client.listener == server.listener and isinstance(client.holder, ClientTls) and server is not client:
@@ -124,7 +126,7 @@ class NodeTls:
                         raise self.properties(client.listener).error("ssl.truststore.location", why, remedy)
 
     def certificate_samples(self) -> list[Sample]:
-        """Return for how many seconds each certificate is still valid."""
+        """Return for each certificate how many seconds it is still valid."""
         now_s = self._world.clock.wall_ms() / 1_000
         return [
             Sample({"of": side.name}, side.keys.chain[0].not_valid_after_utc.timestamp() - now_s)
@@ -171,7 +173,7 @@ class NodeTls:
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
 
     def rejection(self, configs: Mapping[str, str]) -> str | None:
-        """Return why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
+        """Return why `configs` could not take effect as the dynamic configuration of this node, or None."""
         config = self._config.with_dynamic(configs)
         for side in self._sides:
             properties = self.properties(side.listener, config)
@@ -186,7 +188,7 @@ class NodeTls:
         rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # The states of the files that are tried now. A file that is replaced meanwhile is another change.
+            # The states of the files before they are loaded: if a file is replaced meanwhile, that counts as another change.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)
@@ -206,7 +208,10 @@ class NodeTls:
             log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
 
     def _reject(self, side: Side, why: str) -> bool:
-        """Reject the change, which is tried again later. Return whether to log the reason: it is new, or was not logged for a while."""
+        """Reject the change, which is tried again later.
+
+        Return whether to log the reason: if it is new, or was not logged for a while.
+        """
         now_ms = self._world.clock.mono_ms()
         is_due = why != side.rejection or now_ms >= side.repeat_ms
         side.rejection, side.retry_ms = why, now_ms + RETRY_MS
@@ -241,7 +246,9 @@ class NodeTls:
 
 
 def check_same_owner(properties: TlsProperties, old: x509.Certificate, new: x509.Certificate) -> None:
-    """A new certificate has the old one's name and at least its alternative names, unless changes are allowed (KIP-978)."""
+    """Check that a new certificate has the old one's name and at least its alternative names, unless changes are allowed
+    (KIP-978).
+    """
     before, after = (rfc2253(each.subject.public_bytes()) for each in (old, new))
     if not properties["ssl.allow.dn.changes"] and before.lower() != after.lower():
         why = f"Keystore DistinguishedName does not match: existing={before}, new={after}"

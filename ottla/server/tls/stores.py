@@ -1,6 +1,6 @@
 """The ssl.* properties of one listener, or of a client, and the key stores and trust stores that they name.
 
-PEM as text or file, PKCS12. JKS, which only Java reads, is rejected with the command that converts it.
+Stores may be PEM (as text or file) or PKCS12. JKS, which only Java can read, is rejected with the command that converts it.
 
 Everything is checked here before OpenSSL reads it, because OpenSSL's errors name neither the property nor the file.
 """
@@ -30,13 +30,16 @@ from ottla.server.config.broker import is_secret
 from ottla.server.config.key import HIDDEN, ConfigError, Values
 from ottla.storage.errors import StorageFailure
 
-#: Returns the content of a file, or None if there is none.
+#: Returns the content of a file, or None if it does not exist.
 Read = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class TlsProperties:
-    """The properties of one side, with the names under which they were set. `own`, those with the listener's prefix, have precedence."""
+    """The properties of one side, with the names under which they were set.
+
+    `own` has those with the listener's prefix, which win.
+    """
 
     values: Values
     read: Read
@@ -47,7 +50,7 @@ class TlsProperties:
         return self.own[name] if name in self.own else self.values[name]
 
     def name_of(self, name: str) -> str:
-        """Return the name with which the operator has set the property, or would set it."""
+        """Return the name with which the operator has set the property, or can set it."""
         return self.prefix + name if name in self.own else name
 
     def error(self, name: str, why: str, remedy: str) -> ConfigError:
@@ -55,17 +58,17 @@ class TlsProperties:
         return ConfigError(self.name_of(name), HIDDEN if is_secret(name) else self[name], why, remedy)
 
 
-#: Line breaks may be missing, or be blanks: a properties file joins the lines of a value.
+#: Line breaks may be missing, or may be blanks: a properties file joins the lines of a value.
 PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
 PRIVATE_KEY = "PRIVATE KEY"
-#: The form in which public keys of certificate and private key are compared.
+#: The form in which the public keys of certificate and private key are compared.
 PUBLIC = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """A private key and its certificates, the owner's first."""
+    """A private key and its certificates. The owner's certificate comes first."""
 
     key: PrivateKeyTypes
     chain: tuple[x509.Certificate, ...]
@@ -78,7 +81,10 @@ class KeyStore:
 
 
 def key_store(properties: TlsProperties) -> KeyStore | None:
-    """Read the key store; None if there is none. Raises ConfigError, also for combinations of properties that Kafka rejects."""
+    """Read the key store.
+
+    Return None if there is none. Raises ConfigError, also for combinations of properties that Kafka rejects.
+    """
     key, chain = properties["ssl.keystore.key"], properties["ssl.keystore.certificate.chain"]
     path, password = properties["ssl.keystore.location"], properties["ssl.keystore.password"]
     is_pem = properties["ssl.keystore.type"].upper() == "PEM"
@@ -117,7 +123,7 @@ def key_store(properties: TlsProperties) -> KeyStore | None:
 
 
 def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | None:
-    """Read the trust store; None if there is none. Raises ConfigError."""
+    """Read the trust store. Return None if there is none. Raises ConfigError."""
     text = properties["ssl.truststore.certificates"]
     path, password = properties["ssl.truststore.location"], properties["ssl.truststore.password"]
     is_pem = properties["ssl.truststore.type"].upper() == "PEM"
@@ -180,7 +186,10 @@ def pem_blocks(text: str) -> list[tuple[str, bytes]]:
 
 
 def _pem_key_store(properties: TlsProperties, key_text: str, chain_text: str, file: str | None = None) -> KeyStore:
-    """Return the key store of a PEM file or text; `file` is the property that names the file, where the texts are not properties themselves."""
+    """Return the key store from a PEM file or text.
+
+    `file` is the property that names the file, unless the properties themselves have the texts.
+    """
     key_name, chain_name = file or "ssl.keystore.key", file or "ssl.keystore.certificate.chain"
     try:
         keys = [der for label, der in pem_blocks(key_text) if label.endswith(PRIVATE_KEY)]
@@ -254,7 +263,7 @@ def _load_pkcs12(
 
 
 def _reject_other_forms(properties: TlsProperties, kind: str, data: bytes) -> None:
-    """Java's keytool writes PKCS12 since JDK 9, also into files named .jks; Java reads both under either type."""
+    """Accept PKCS12 under either type: since JDK 9 Java's keytool writes PKCS12, also to files named .jks, and Java reads both."""
     path = properties[f"{kind}.location"]
     if data.startswith(JAVA_MAGICS):
         target = re.sub(r"\.(jks|jceks|keystore|truststore)$", "", path) + ".p12"

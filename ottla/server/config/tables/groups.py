@@ -1,4 +1,4 @@
-"""Groups of all protocols, and their committed offsets; transactions, and the state of share groups."""
+"""Groups of all protocols, and their committed offsets; also transactions, and the state of share groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics by default, their logs on disk, and the log cleaner; replicas: who is in sync, who leads, how followers fetch."""
+"""Defaults of topics, their logs on disk, the log cleaner, and replicas: who is in sync, who leads, how followers fetch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.server.config.key import (
 from ottla.server.config.validators import at_least, between, level, names, one_of
 from ottla.storage.log_config import LogConfig
 
-#: A topic's defaults, which are a broker's too.
+#: Defaults of topics that are also a broker's.
 _TOPIC = LogConfig()
 
 # fmt: off

@@ -1,4 +1,6 @@
-"""Configurations of topics that are tables (docs/TABLES.md): the topic's own, and the broker's, which are defaults of two of them."""
+"""Configurations of topics that are tables (docs/TABLES.md): the topic's own, and the broker's, two of which are defaults for
+topics.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +10,29 @@ from ottla.server.config.validators import at_least, names, no_password, one_of
 FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
 KEY, VALUE, DLQ = "ottla.table.key", "ottla.table.value", "ottla.table.dlq"
 PARTITION = "ottla.table.partition"
-#: Rejected records are rows of a table beside, or are left out and counted: NONE.
+#: Rejected records become rows of a second table, or are only counted: NONE.
 DLQ_TABLE = "table"
 INTERVAL, HOLD, HOLD_MAX = "ottla.table.commit.interval.ms", "ottla.table.retention.hold", "ottla.table.hold.ms.max"
 ALLOWED, CALL_TIMEOUT = "ottla.table.allowed.places", "ottla.table.call.timeout.ms"
 MAINTENANCE = "ottla.table.maintenance.interval.ms"
 REGISTRY, REGISTRY_CONFIG = "ottla.table.registry", "ottla.table.registry.config"
-#: The values of ottla.table.format, NONE without a table.
+#: The values of ottla.table.format; NONE means no table.
 NONE, ICEBERG, DELTA, PARQUET = "none", "iceberg", "delta", "parquet"
 FORMATS = (ICEBERG, DELTA, PARQUET)
 BYTES, TEXT = "bytes", "string"
-#: Columns by a JSON Schema, and by the schema whose id each value names.
+#: Columns by a JSON Schema, and by the schema whose id is in each value.
 JSON, BY_REGISTRY = "json", "registry"
 TYPED = (JSON, BY_REGISTRY)
-#: What keys and values may become.
+#: The possible forms of keys and values.
 FORMS = (BYTES, TEXT, *TYPED)
-#: The values of ottla.table.partition: a part for each day or hour of the records' times, or none.
+#: The values of ottla.table.partition: one part for each day or hour of the records' times, or no partitioning.
 UNPARTITIONED, DAY, HOUR = "none", "day", "hour"
-#: The value of ottla.table.catalog without a catalog: the metadata's files alone.
+#: This value of ottla.table.catalog means no catalog: only the metadata's files.
 FILES = "files"
-#: What the name of a table of rejected records ends with. A topic whose name ends so has no table: it would be in that one's place.
+#: The suffix of a table of rejected records. A topic with this suffix has no table, because it would be in that one's place.
 REJECTED_SUFFIX = "__dlq"
-#: `ottla.table.store.NAME=VALUE` in the node's file: an option of the store or of the catalog, such as a key. Unknown names are hidden.
+#: `ottla.table.store.NAME=VALUE` in the node's file is an option of the store or of the catalog, such as a key. Unknown names
+#: are hidden.
 STORE_OPTION = "ottla.table.store."
 _IN_STORE_OPTIONS = f"give it as {STORE_OPTION}NAME in the brokers' files, such as {STORE_OPTION}secret_access_key"
 _IN_URI = f"give a database's whole address as {STORE_OPTION}uri in the brokers' files, and here the address without it"
@@ -42,7 +45,7 @@ def _places(name: str, value: list[str]) -> None:
 
 
 def partitioned_by(name: str, value: object) -> None:
-    """Raise ConfigError for what no table is partitioned by."""
+    """Raise ConfigError for a partitioning that does not exist."""
     if value not in (UNPARTITIONED, DAY, HOUR):
         text = f"{name}={value}: tables are partitioned by {DAY} or {HOUR} of _kafka.timestamp, or by nothing ({UNPARTITIONED})"
         raise ConfigError(name, value, text, message=text)
