@@ -75,7 +75,7 @@ class TableReport(NamedTuple):
     lost: int = 0
     #: Offsets that the tables have from records that the log has no more, and take again.
     parted: int = 0
-    #: Rejected records that were offered to no table.
+    #: Rejected records that are offered to no table.
     left_out: int = 0
     #: Small files that maintenance has merged, and files that it has deleted.
     merged: int = 0

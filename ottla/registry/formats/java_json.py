@@ -26,8 +26,8 @@ def loads(text: str, *, comments: bool = False, exact: bool = False) -> Json:
     """Parse JSON.
 
     Args:
-        comments: whether `/* */` and `//` before the end of the value are allowed, as in Avro's parser. exact: whether numbers
-        with a point or an exponent become exact (instances of Decimal) or doubles.
+        comments: whether `/* */` and `//` before the end of the value are allowed, as in Avro's parser.
+        exact: whether numbers with a point or an exponent become exact (instances of Decimal) or doubles.
 
     Raises:
         ValueError: the text is no JSON. NaN and Infinity are not allowed.

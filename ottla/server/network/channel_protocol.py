@@ -35,8 +35,8 @@ pack_start = Struct(">ihhi").pack
 KEPT = (RequestTimeout, AnotherProtocol)
 #: It is called once, with the response, or with why there is none.
 Answered = Callable[[Any, ChannelClosed | None], None]
-#: Reads the usual form of a response: (correlation id, frame, position, end); None for any other form, which its decoder reads. What it
-#: gives may be of the frame's memory, which is another's when `answered` has returned.
+#: Reads the usual form of a response: (correlation id, frame, position, end). It returns None for any other form, which the
+#: decoder reads. Its result may refer to the frame's memory, which is used again after `answered` has returned.
 Read = Callable[[int, Buffer, int, int], Any]
 
 
@@ -50,7 +50,7 @@ class Waiter(NamedTuple):
 
 
 class ChannelProtocol(FrameProtocol):
-    """One connection of a channel. Answers own their memory, so that their records may be kept, but for those that a `Read` has read."""
+    """One connection of a channel. Responses own their memory, so their records may be kept, except those from a `Read`."""
 
     __slots__ = (
         "_in_flight", "_timer", "_timer_ms", "_transport", "_world", "closed", "failure", "on_closed", "wire",

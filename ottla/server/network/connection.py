@@ -40,7 +40,7 @@ WRITE_HIGH_BYTES, WRITE_LOW_BYTES = 1024 * 1024, 256 * 1024
 
 
 class Connection(Replies):
-    """The connection of one client, which a `Listener` makes."""
+    """The connection of one client. A `Listener` makes it."""
 
     __slots__ = (
         "_close_callbacks", "_dispatcher", "_has_missed", "_muted", "_muted_until_ns", "_paused", "_pauses", "client_id", "client_id_bytes",
@@ -54,7 +54,7 @@ class Connection(Replies):
         self.index = index
         self._dispatcher = dispatcher
         self._paused = self._pauses = self._muted_until_ns = 0
-        #: Whether the first request of a read has come to the fast path already.
+        #: Whether the first request of the present read has already gone to the fast path.
         self._has_missed = False
         self._muted: TimerHandle | None = None
         self._close_callbacks: list[Callable[[], None]] = []
@@ -66,7 +66,7 @@ class Connection(Replies):
         self.client_software_name = self.client_software_version = "unknown"
         self.contexts: dict[int, RequestContext] = {}
         self.fast_path: FastPath[Connection] | None = None
-        #: The begin of the last read, or the end of a request in it: where the one begins that is being served.
+        #: The beginning of the last read, or the end of a request in it: it is the time at which the present request begins.
         self.opened_ns = self.stamp_ns = dispatcher.mono_ns()
         self.idle_slot = -1
         self.peer_host, self.peer_port = self.local_host, self.local_port = "", 0
@@ -164,7 +164,7 @@ class Connection(Replies):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self.drop_received()
-        self.contexts.clear()  # they refer back to the connection
+        self.contexts.clear()  # they refer to the connection
         self.fast_path = None
         if self._muted is not None:
             self._muted.cancel()
@@ -198,7 +198,8 @@ class Connection(Replies):
         self.stamp_ns = began_ns = dispatcher.mono_ns()
         self.listener.bytes_in += nbytes
         if fast_path is not None and not self._kept and not self._paused and dispatcher.turn.left_ns > 0:
-            # The usual read of a client in its steady state is one request, which repeats another: its response leaves at once.
+            # In its steady state a client sends one request in a read, which repeats an earlier one: its response is sent at
+            # once.
             if served := fast_path.serve(self, self._inbox.data, 0, nbytes):
                 spent_ns = dispatcher.mono_ns() - began_ns
                 if served == ANSWERED:

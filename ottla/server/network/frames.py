@@ -152,7 +152,7 @@ class FrameProtocol(Woken):
         self.served()
 
     def serve_kept(self) -> None:
-        """Call `serve` again with the bytes that it has left."""
+        """Call `serve` again with the bytes that it has not used."""
         kept = self._kept
         if kept and not isinstance(kept, LargeFrame):
             self._kept = b""
@@ -184,12 +184,12 @@ class FrameProtocol(Woken):
         """Begin a large frame; None: the start of this one is kept as it is, for now."""
         have = end - pos
         if need <= LARGE_FRAME_BYTES or need <= have:
-            # `need <= have`: complete frames were left because the connection is paused.
+            # `need <= have`: complete frames are left, because the connection was paused.
             return None
         buffer = self._inbox.borrow(need)
         is_pooled = buffer is not None
         if buffer is None and have < LARGE_FRAME_BYTES:
-            # A large size is only a claim until a large part has come: 5,000 claims with a buffer each were 1.3 GB.
+            # A large size is only a claim until many bytes have come: 5,000 claims with a buffer each took 1.3 GB.
             return None
         is_counted = self.is_counted
         if is_counted and not self._inbox.requests.take(self, need):

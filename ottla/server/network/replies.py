@@ -1,7 +1,7 @@
 """The responses of one connection: they leave in the order of its requests, and those of one read together.
 
-A response that waits (acks=all, a long poll) holds later ones back. What is held back is bounded: above the bound the connection is not
-read (`hold_back`), until half of that is left.
+A response that waits (acks=all, a long poll) holds later ones back. What waits is bounded: above the bound the connection is
+not read (`hold_back`), until only half of the bound is left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.server.network.frames import FrameProtocol, ReceiveBuffer
 from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX
 from ottla.server.transport import write_pieces
 
-#: Replies of one wake-up are written earlier when there are this many bytes of them.
+#: The replies of one wake-up are written earlier if they have this many bytes.
 FLUSH_BYTES = 256 * 1024
 NO_PARTS: Pieces = []
 
@@ -28,7 +28,7 @@ class CountsSent(Protocol):
 
 
 class Replies(FrameProtocol):
-    """A connection, as far as it sends responses."""
+    """The sending side of a connection."""
 
     __slots__ = (
         "_held",
@@ -51,11 +51,11 @@ class Replies(FrameProtocol):
         self._out: Pieces = []
         self._held_bytes = self._out_bytes = 0
         self._is_held_back = self.closed = False
-        #: A read is being served: responses wait for those of its other requests.
+        #: Whether a read is being served: then responses wait for those of its other requests.
         self.is_serving = False
 
     def hold_back(self) -> None:
-        """Read no more requests: too many replies wait."""
+        """Read no more requests, because too many replies wait."""
         raise NotImplementedError
 
     def end_hold(self) -> None:
@@ -68,7 +68,7 @@ class Replies(FrameProtocol):
         return bool(self._held)
 
     def reply(self, head: bytes, parts: Pieces, nbytes: int) -> None:
-        """Send a frame when its turn comes. `nbytes` is that of head and parts."""
+        """Send a frame when its turn comes. `nbytes` counts the head and the parts."""
         if self._held:
             self._held.append(PendingResponse([head, *parts], nbytes))
             self._hold(nbytes)
@@ -83,7 +83,10 @@ class Replies(FrameProtocol):
             write_pieces(self.transport, [head, *parts], nbytes)
 
     def send(self, frame: bytes, nbytes: int) -> None:
-        """Send a frame of one piece when its turn comes, for a fast path: nothing of it closes the connection before."""
+        """Send a frame of one piece when its turn comes.
+
+        It is for a fast path: none of its frames closes the connection earlier.
+        """
         if self._held or self.is_serving:
             self.reply(frame, NO_PARTS, nbytes)
             return
@@ -91,13 +94,13 @@ class Replies(FrameProtocol):
         self.transport.write(frame)
 
     def wait(self, pending: PendingResponse, kept_bytes: int) -> None:
-        """Keep the place of a reply that is not ready."""
+        """Keep the place of a reply that is not ready yet."""
         self._held.append(pending)
         if kept_bytes or len(self._held) > HELD_REPLIES_MAX:
             self._hold(kept_bytes)
 
     def complete(self, pending: PendingResponse, head: bytes, parts: Pieces, nbytes: int) -> None:
-        """The response of a fast path that waited, and for which no bytes were kept."""
+        """Take the response of a fast path that has waited, and for which no bytes were kept."""
         held = self._held
         if len(held) == 1 and not parts and not self.is_serving:
             # The usual one: no other request of this client waits.
@@ -112,7 +115,7 @@ class Replies(FrameProtocol):
         self.ready(pending, 0)
 
     def ready(self, pending: PendingResponse, kept_bytes: int) -> None:
-        """A reply that waited has its parts now (or none, when nothing is to be sent)."""
+        """Take the parts of a reply that was not ready (or none, if nothing is to be sent)."""
         held = self._held
         if self.closed:
             return
@@ -140,7 +143,7 @@ class Replies(FrameProtocol):
             self._look_at_hold()
 
     def flush(self) -> None:
-        """Hand the responses that are due to the transport."""
+        """Pass the responses whose turn has come to the transport."""
         out, nbytes = self._out, self._out_bytes
         if not out or self.closed:
             return
@@ -149,7 +152,7 @@ class Replies(FrameProtocol):
         write_pieces(self.transport, out, nbytes)
 
     def drop_replies(self) -> list[PendingResponse]:
-        """Drop the responses, because the connection is gone. Return those that have nothing to send yet."""
+        """Drop the responses, because the connection is closed. Return those that have nothing to send yet."""
         self._out.clear()
         held, self._held = self._held, deque()
         return [reply for reply in held if reply.parts is None]
