@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -34,26 +35,70 @@ def built() -> Path:
     return PROGRAM
 
 
+class Server:
+    """The server with a bucket, which can be stopped, paused, and made to fail."""
+
+    def __init__(self, folder: Path, bucket: str) -> None:
+        self._folder = folder
+        self.bucket = folder / "buckets" / bucket
+        self.bucket.mkdir(parents=True)
+        (folder / "sidecar").mkdir()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        #: The store options that reach it, by obstore's names.
+        self.options = KEYS | {"endpoint": f"http://127.0.0.1:{self._port}"}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        command = [
+            str(built()), "--access", KEYS["access_key_id"], "--secret", KEYS["secret_access_key"], "--port", f"127.0.0.1:{self._port}",
+            "--quiet", "posix", "--sidecar", str(self._folder / "sidecar"), str(self._folder / "buckets"),
+        ]  # fmt: skip
+        with (self._folder / "versitygw.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        _wait(self._port, self._process)
+
+    def stop(self) -> None:
+        """End it by SIGKILL: what it was writing is left in the middle."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def take_bucket(self) -> None:
+        """Let all calls fail: there is no such bucket."""
+        self.bucket.rename(self.bucket.with_name("taken"))
+        self.bucket.touch()  # a folder would be made again by the next call
+
+    def recover(self) -> None:
+        """End whatever was done to it."""
+        taken = self.bucket.with_name("taken")
+        if taken.exists():
+            self.bucket.unlink()
+            taken.rename(self.bucket)
+        if self._process is None:
+            self.start()
+        else:
+            self._process.send_signal(signal.SIGCONT)
+
+
 @contextmanager
 def running(folder: Path, bucket: str) -> Iterator[dict[str, str]]:
-    """Run the server with a bucket; yield the store options that reach it, by obstore's names."""
-    (folder / "buckets" / bucket).mkdir(parents=True)
-    (folder / "sidecar").mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        str(built()), "--access", KEYS["access_key_id"], "--secret", KEYS["secret_access_key"], "--port", f"127.0.0.1:{port}", "--quiet",
-        "posix", "--sidecar", str(folder / "sidecar"), str(folder / "buckets"),
-    ]  # fmt: skip
-    with (folder / "versitygw.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        _wait(port, process)
-        yield KEYS | {"endpoint": f"http://127.0.0.1:{port}"}
-    finally:
-        process.kill()
-        process.wait()
+    """Run the server with a bucket; yield the store options that reach it."""
+    with Server(folder, bucket) as server:
+        yield server.options
 
 
 def _wait(port: int, process: subprocess.Popen[bytes]) -> None:

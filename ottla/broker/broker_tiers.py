@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from ottla.broker.tiered_topics import TieredTopics
 from ottla.broker.tiers.chunk_files import ChunkFiles
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import TierStore
+from ottla.broker.tiers.orphans import Orphans
 from ottla.broker.tiers.partition_tier import TierCounts
 from ottla.broker.tiers.remote_chunks import CACHE, CACHE_BYTES, RemoteChunks
 from ottla.broker.tiers.remote_states import StoredStates
@@ -40,9 +42,11 @@ class BrokerTiers:
         writes: CommittedWrites,
         open_store: Callable[[], TierStore],
     ) -> None:
-        self._clock, self._counts = world.clock, TierCounts()
+        self._world, self._clock, self._counts = world, world.clock, TierCounts()
         topic = MetadataTopic(world, configs, metadata, replicas, channels, controller, writes)
         self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, self._counts)
+        self._orphans = Orphans(world, configs, self.driver, metadata.node_id)
+        self._sweeps: asyncio.Task[None] | None = None
         folder = configs[CACHE] and f"{configs[CACHE]}/{metadata.cluster_id}-{metadata.node_id}"
         self._chunk_files = ChunkFiles(world, folder, configs[CACHE_BYTES])
         chunks = RemoteChunks(world, configs, self._chunk_files)
@@ -53,8 +57,12 @@ class BrokerTiers:
     async def start(self) -> None:
         await self._chunk_files.open()
         await self.driver.start()
+        self._sweeps = self._world.spawn(self._orphans.run(), "sweeps of remote storage")
 
     async def stop(self) -> None:
+        if self._sweeps is not None:
+            self._sweeps.cancel()
+            await asyncio.wait([self._sweeps])
         await self.driver.stop()
 
     def metrics(self) -> Iterator[Family]:

@@ -22,6 +22,8 @@ RESTORING = "restore-in-progress"
 #: The file of a fork that names its snapshot, and the addresses of the snapshot's cluster (former_addresses.py).
 ORIGIN = "fork.json"
 META_PROPERTIES = "meta.properties"
+#: The folder for the remote segments of topics (`ottla dev --tiers`).
+TIERS = "tiers"
 NODES_DEFAULT = 3
 OTHER = "give another --dir"
 

@@ -24,8 +24,6 @@ from ottla.processes.children import ChildNode, NodeProcess, spawn
 HOST = "127.0.0.1"
 #: The folder in the cluster's directory for the tables of topics.
 TABLES = "tables"
-#: The folder for the remote segments of topics.
-TIERS = "tiers"
 #: A developer's nodes check this often for segments to copy, and for segments to delete from the disk.
 TIER_INTERVAL_MS = 1_000
 #: The end of a node is noticed at once; this timeout is for busy machines.

@@ -18,7 +18,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 from ottla.protocol.messages.metadata import MetadataResponse
 
-#: MirrorMaker's config.properties.exclude: these settings depend on the brokers of one cluster, or would change timestamps.
+#: MirrorMaker's config.properties.exclude, and the settings of remote storage: they depend on the brokers of one cluster, or would change
+#: timestamps. A target without remote storage would refuse the topic; one that has some keeps what its administrator has set.
 SETTINGS_EXCLUDED = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -27,6 +28,11 @@ SETTINGS_EXCLUDED = frozenset(
         "message.timestamp.type",
         "unclean.leader.election.enable",
         "min.insync.replicas",
+        "remote.storage.enable",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "local.retention.ms",
+        "local.retention.bytes",
     }
 )
 #: The source that DescribeConfigs names for a value that was set for the topic itself.

@@ -40,7 +40,7 @@ def a_copy_is_finished_before_its_objects_are_written(patch: pytest.MonkeyPatch)
     async def copy(self: TierDriver, led: LedLog, candidate: _Candidate) -> None:
         place, remote = place_of_partition(led.partition), candidate.remote
         upload = upload_of(led.log, place, candidate.local, remote)
-        store = await self._own_store()
+        store = await self.own_store()
         await self.topic.publish(place, started(place, remote))
         await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
         await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store)

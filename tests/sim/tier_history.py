@@ -30,6 +30,7 @@ TIERS = {
     "remote.log.storage.system.enable": "true",
     "ottla.tier.location": "simulated",
     "ottla.tier.call.timeout.ms": "3000",
+    "ottla.tier.orphan.age.ms": "4000",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
     "remote.log.manager.task.interval.ms": "700",
@@ -88,17 +89,13 @@ class TierSimulation(Simulation):
         await super()._quiet()
 
     def _unnamed(self) -> set[str]:
-        """The objects of segments that no broker knows by the records of `__remote_log_metadata`.
-
-        Without those of processes that are gone: one that dies while another leader deletes its copy may leave some (TIERS.md).
-        """
+        """Return the objects of segments that no broker knows by the records of `__remote_log_metadata`."""
         known: set[str] = set()
         for node in self.cluster.brokers:
             if node.server is not None and node.server.broker is not None and node.server.broker.tiers is not None:
                 for followed in node.server.broker.tiers.driver.topic._followed.values():
                     known |= {uuid_to_str(each) for segments in followed.segments.values() for each in segments.by_id}
-        unnamed = {name for name in self.store.objects if name != OWNER and not any(each in name for each in known)}
-        return {name for name in unnamed if not self.store.is_orphan[name]()}
+        return {name for name in self.store.objects if name != OWNER and not any(each in name for each in known)}
 
     async def _change_store(self) -> None:
         store, chance = self.store, self.chance

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 import ottla.node.node
 from ottla.server.config.node_config import NodeConfig
-from ottla.tables.store import StoreFailure
+from ottla.tables.store import StoredObject, StoreFailure
 from tests.sim import threads
 from tests.sim.disk import Killed
 from tests.sim.threads import SimThread
-from tests.sim.world import SimHost, SimWorkers
+from tests.sim.world import EPOCH_MS, SimHost, SimWorkers
 
 T = TypeVar("T")
 #: How long a call of a good store, and of a slow one, takes at most.
@@ -35,8 +35,7 @@ class ClusterStore:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.objects: dict[str, bytes] = {}
-        #: By name, whether the process that wrote the object is gone.
-        self.is_orphan: dict[str, Callable[[], bool]] = {}
+        self.modified_ms: dict[str, int] = {}
         #: The share of calls that fail, half of them after their effect.
         self.failing = 0.0
         self.hangs = self.is_slow = self.is_over = False
@@ -95,8 +94,11 @@ class StoreHandle:
         return self._store.is_over or self._disk.killed or self._disk.process != self._process
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        self._store.is_orphan[name] = lambda: self._is_gone
-        self._call(lambda: self._store.objects.__setitem__(name, bytes(data)))
+        def effect() -> None:
+            self._store.objects[name] = bytes(data)
+            self._store.modified_ms[name] = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
+
+        self._call(effect)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         return self._call(lambda: self._store.objects.setdefault(name, data) is data)
@@ -117,6 +119,17 @@ class StoreHandle:
 
     def delete(self, name: str) -> None:
         self._call(lambda: self._store.objects.pop(name, None))
+
+    def list(self, folder: str) -> Iterator[StoredObject]:
+        names = self._call(lambda: sorted(name for name in self._store.objects if name.startswith(f"{folder}/")))
+        yield from (StoredObject(name, 0, self._store.modified_ms[name]) for name in names)
+
+    def folders(self, folder: str) -> list[str]:
+        found = self._call(lambda: [name.removeprefix(f"{folder}/") for name in self._store.objects if "/" in name])
+        return sorted({name.partition("/")[0] for name in found})
+
+    def sweep(self, before_ms: int) -> Iterator[str]:
+        return iter(())
 
 
 class StoreWorkers(SimWorkers):

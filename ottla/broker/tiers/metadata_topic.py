@@ -71,7 +71,8 @@ class _Followed:
     """One partition of the topic, as far as it has been replayed."""
 
     def __init__(self) -> None:
-        self.offset = 0
+        #: Where the records began, and up to where they have been replayed.
+        self.began = self.offset = 0
         self.is_loaded = False
         self.segments: dict[tuple[bytes, int], RemoteSegments] = {}
         self.places: dict[tuple[bytes, int], TieredPartition] = {}
@@ -79,7 +80,8 @@ class _Followed:
         self.task: asyncio.Task[None] | None = None
 
     def forget(self, offset: int) -> None:
-        self.offset, self.is_loaded = offset, False
+        self.began = self.offset = offset
+        self.is_loaded = False
         self.segments.clear()
         self.places.clear()
 
@@ -126,6 +128,19 @@ class MetadataTopic:
                 found += [(place, followed.segments[key]) for key, place in followed.places.items()]
         return found
 
+    def led_segments(self, place: TieredPartition) -> RemoteSegments | None:
+        """Return a partition's remote segments where this broker leads their records, and has read them from the first one on."""
+        count = self.count
+        index = metadata_partition(place.topic_id, place.partition, count) if count else -1
+        followed = self._followed.get(index)
+        if (
+            followed is None
+            or followed.began
+            or self._metadata.leader_and_epoch(TOPIC, index)[0] != self._metadata.node_id
+        ):
+            return None
+        return self.segments(place.topic_id, place.partition)
+
     async def follow(self, wanted: Iterable[tuple[bytes, int]]) -> None:
         """Follow the partitions of the topic that these partitions need, and those led here. Make the topic if it is not there.
 
@@ -157,11 +172,11 @@ class MetadataTopic:
         if task is not None:
             task.cancel()
 
-    async def publish(self, place: TieredPartition, record: RemoteLogRecord) -> None:
-        """Return once the record is committed, and replayed here.
+    async def publish(self, place: TieredPartition, *records: RemoteLogRecord) -> None:
+        """Return once the records, which are one batch, are committed and replayed here.
 
         Raises:
-            KafkaError: the record is not committed in time. It may be committed later.
+            KafkaError: they are not committed, or not in time; they may be later.
         """
         count = self.count
         index = metadata_partition(place.topic_id, place.partition, count) if count else -1
@@ -169,7 +184,8 @@ class MetadataTopic:
         topic = self._metadata.image.topics.by_name(TOPIC)
         if followed is None or topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{TOPIC} is not followed yet")
-        batch = build_batch([NewRecord(None, encode_remote_log_record(record), self._world.clock.wall_ms())])
+        now_ms = self._world.clock.wall_ms()
+        batch = build_batch([NewRecord(None, encode_remote_log_record(each), now_ms) for each in records])
         offset = await self._writes.write(TOPIC, topic.id, index, batch)
         deadline_ms = self._world.clock.mono_ms() + REQUEST_TIMEOUT_MS
         while followed.offset <= offset:

@@ -54,6 +54,22 @@ class TierStore(Protocol):
 
     def delete(self, name: str) -> None: ...
 
+    def list(self, folder: str) -> Iterator[ListedObject]: ...
+
+    def folders(self, folder: str) -> Sequence[str]: ...
+
+    def sweep(self, before_ms: int) -> Iterator[str]: ...
+
+
+class ListedObject(Protocol):
+    """An object as a listing has it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def modified_ms(self) -> int: ...
+
 
 class TierFailure(Exception):
     """Remote storage has failed, has not answered in time, or has other bytes than were stored."""

@@ -155,7 +155,7 @@ class TierDriver:
             self._store = await self._calls.run(self._configs[CALL_TIMEOUT], self._open_store)
         return self._store
 
-    async def _own_store(self) -> TierStore:
+    async def own_store(self) -> TierStore:
         """Return the store if it is this cluster's, so that it may be changed. Raises TierFailure."""
         store = await self.store()
         if not self._is_ours:
@@ -290,7 +290,7 @@ class TierDriver:
         partition, own = led.partition, led.log
         place, remote = place_of_partition(partition), candidate.remote
         upload = upload_of(own, place, candidate.local, remote)
-        store = await self._own_store()
+        store = await self.own_store()
         if own.recovery_point <= remote.end:
             await flush_log(self._world, own)  # local retention waits for it
         undo = partial(delete_objects, store, place, remote)
@@ -339,7 +339,7 @@ class TierDriver:
         """Delete a segment's objects, in Kafka's order; each step may be repeated. A segment that has changed since this was decided
         stays until the next round: replicas may have deleted it from their disks by a COPY_FINISHED that came late."""
         try:
-            store = await self._own_store()
+            store = await self.own_store()
             if (known := self._known(place.topic_id, place.partition)) is None or known.get(segment.id) != segment:
                 return
             self._counts.add(place.topic, TierCount.DELETIONS)
@@ -356,7 +356,7 @@ class TierDriver:
     async def _sweep(self) -> None:
         """Delete the segments of partitions that are gone, or have no remote storage any more, where this broker leads their records."""
         now_ms = self._world.clock.mono_ms()
-        gone = [(place, segments) for place, segments in self.topic.led_places() if not self._is_wanted(place)]
+        gone = [(place, segments) for place, segments in self.topic.led_places() if not self.is_wanted(place)]
         keys = {(place.topic_id, place.partition) for place, _ in gone}
         self._gone_ms = {key: self._gone_ms.get(key, now_ms) for key in keys}
         for place, segments in gone:
@@ -364,7 +364,7 @@ class TierDriver:
             if now_ms - since_ms < GONE_MS or not is_valid_topic_name(place.topic):
                 continue
             for segment in list(segments.by_id.values()):
-                if self._is_wanted(place):
+                if self.is_wanted(place):
                     break
                 try:
                     await self._delete(place, segment)
@@ -377,7 +377,8 @@ class TierDriver:
                     )
                     break
 
-    def _is_wanted(self, place: TieredPartition) -> bool:
+    def is_wanted(self, place: TieredPartition) -> bool:
+        """Return True if the topic is there, with remote storage."""
         image = self._metadata.image
         topic = image.topics.by_name(place.topic)
         if topic is None or topic.id != place.topic_id:

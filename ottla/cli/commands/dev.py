@@ -177,7 +177,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def tier_location(named: str, directory: str) -> str:
     """Return where remote segments are stored: the address as given, or a folder."""
-    return named if "://" in named else os.path.abspath(named or os.path.join(directory, local_nodes.TIERS))
+    return named if "://" in named else os.path.abspath(named or os.path.join(directory, local_directory.TIERS))
 
 
 def secured(

@@ -12,6 +12,7 @@ from ottla.cli.commands import dev
 from ottla.local import nodes as local_nodes
 from ottla.local.snapshots import layout
 from ottla.local.snapshots.placing import place_fork
+from ottla.local.snapshots.stored_objects import has_objects
 from ottla.local.snapshots.taking import SECURE, cluster_at, make
 from ottla.processes.command_parser import CommandParser
 from ottla.processes.start import override
@@ -73,6 +74,7 @@ def main(argv: list[str] | None = None) -> int:
                 make(source, kept, NOW, taken + layout.PART, taken, durable=False)
                 place_fork(taken, place)
         arguments.secure = os.path.isdir(os.path.join(place, SECURE))
+        arguments.tiers = "" if has_objects(place) else None
         return dev.run(arguments, place, common)
     finally:
         if not arguments.into:

@@ -21,6 +21,7 @@ from ottla.local.snapshots import layout
 from ottla.local.snapshots.copying import copy_directory
 from ottla.local.snapshots.fence import lock_holder
 from ottla.local.snapshots.layout import About
+from ottla.local.snapshots.stored_objects import bring_objects, own
 from ottla.local.snapshots.taking import SECURE, cluster_at, data_directories
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
@@ -59,6 +60,8 @@ def place_fork(path: str, directory: str) -> KeptCluster:
         for data in data_directories(directory, about.nodes):
             _change_cluster(data, fork.cluster_id)
         _copy_secure(path, about.directory, directory)
+        bring_objects(path, directory)
+        own(directory, fork.cluster_id)
         origin = {"snapshot": about.name, "cluster_id": about.cluster_id, "taken_ms": about.taken_ms}
         with open(os.path.join(directory, local_directory.ORIGIN), "w", encoding="utf-8") as file:
             json.dump(origin | {"addresses": about.addresses}, file)
@@ -101,6 +104,7 @@ def restore(directory: str, name: str) -> About:
 
             raise_epochs(data_directories(directory, kept.nodes), data_directories(fresh, about.nodes))
             former_addresses.note(directory, about.addresses)
+            bring_objects(layout.path_of(directory, name), directory)
             exchange(directory, fresh, about.nodes, f"`{again}` completes it")
     except OSError as failure:
         if os.path.exists(os.path.join(directory, local_directory.RESTORING)):

@@ -46,6 +46,7 @@ from ottla.protocol.internal_topics.coordinator_records import (
 )
 from ottla.protocol.internal_topics.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.schema import ZERO_UUID
+from ottla.server.config.remote_storage import is_remote
 from ottla.storage.checkpoint import CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, write_offsets
 from ottla.storage.directories.log_dirs import CLEAN_MARK, META_PROPERTIES, write_clean_mark
 from ottla.storage.files import OsFiles
@@ -128,6 +129,10 @@ def _build(sources: list[str], fresh: str, kept: KeptCluster, to_ms: int) -> Rew
     targets = data_directories(fresh, kept.nodes)
     scratch = os.path.join(fresh, "metadata")
     image, now = _cut_metadata(sources, scratch, to_ms)
+    if remote := sorted(topic.name for topic in now.topics if is_remote(now.configs.for_topic(topic.name))):
+        raise Failure(
+            f"{', '.join(remote)} have segments in remote storage, which cannot be rewound", "the fork is as before"
+        )
     rewound.removed_topics = sorted(topic.name for topic in now.topics if image.topics.by_id(topic.id) is None)
     rewound.empty_topics = sorted(topic.name for topic in image.topics if now.topics.by_id(topic.id) is None)
     replicas = _best_replicas(sources, image)

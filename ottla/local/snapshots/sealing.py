@@ -19,6 +19,7 @@ from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.voters import VoterSet
 from ottla.local.former_addresses import Known, controller_key
 from ottla.protocol.work import do_now
+from ottla.server.config.remote_storage import is_remote
 from ottla.storage.directories.log_dirs import LOCK, MetaProperties, open_log_dirs
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import Files, OsFiles
@@ -28,6 +29,8 @@ from ottla.storage.mapped_file import OsMappedFile
 
 #: During the recovery no segment must be rolled because of size or age, and nothing expires.
 CONFIG = LogConfig()
+#: A log that was opened without it would start at its first segment, and forget what is in remote storage.
+WITH_REMOTE = LogConfig(remote_storage_enable=True)
 NO_ENDS: Mapping[tuple[str, int], int] = {}
 
 
@@ -60,7 +63,7 @@ def seal(
     addresses = addresses_in(image, metadata.voters.last)
     metadata.close()
     logs = Logs(files, opened, SystemRandom())
-    logs.open_all(lambda topic, topic_id: CONFIG, now_ms)
+    logs.open_all(lambda topic, _: WITH_REMOTE if is_remote(image.configs.for_topic(topic)) else CONFIG, now_ms)
     for log in logs.open:
         if (end := ends.get((log.topic, log.partition))) is not None:
             truncate_to(log, end)

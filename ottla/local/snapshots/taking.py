@@ -16,6 +16,7 @@ from ottla.local.snapshots import layout
 from ottla.local.snapshots.copying import SEGMENT_FILE, Copies
 from ottla.local.snapshots.fence import fence, lock_holder
 from ottla.local.snapshots.layout import About
+from ottla.local.snapshots.stored_objects import bring_objects
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import (
     FULL,
@@ -125,6 +126,7 @@ def _copied(
 ) -> tuple[About, list[str]]:
     targets = data_directories(part, kept.nodes)
     copies = [(Copies(), source, target) for source, target in zip(sources, targets, strict=True)]
+    bring_objects(directory, part)
     for _ in range(PASSES_MAX):  # each pass copies what was written during the pass before
         for each, source, target in copies:
             each.bring(source, target, fenced=False)
@@ -138,6 +140,7 @@ def _copied(
             taken_ms = time.time_ns() // 1_000_000
             for each, source, target in copies:
                 each.bring(source, target, fenced=True)
+            bring_objects(directory, part)
     if os.path.isdir(secure := os.path.join(directory, SECURE)):
         shutil.copytree(secure, os.path.join(part, SECURE))
     # imported late: it is most of the server, and the cluster has to run again first

@@ -17,6 +17,7 @@ from ottla.node.adoption.preview import PreviewFiles
 from ottla.protocol.features import KRAFT_VERSION, metadata_version_name
 from ottla.protocol.releases import METADATA_VERSION
 from ottla.server.config.node_config import NodeConfig
+from ottla.server.config.remote_storage import SYSTEM, is_remote
 
 ADVERTISED_RELEASE = "ottla.advertised.release"
 GIVE_FILE = "give Kafka's own file with --config server.properties"
@@ -77,6 +78,24 @@ def check_fit(config: NodeConfig, found: Ownership, roles: list[str]) -> None:
         raise CannotAdopt(reasons)
 
 
+def remote_topics(metadata: FoundMetadata) -> list[str]:
+    """Return the topics that have segments in remote storage, or may have some (KIP-405)."""
+    image = metadata.image
+    return sorted(topic.name for topic in image.topics if is_remote(image.configs.for_topic(topic.name)))
+
+
+def check_remote_storage(config: NodeConfig, metadata: FoundMetadata) -> None:
+    """Raise CannotAdopt if a broker would start without the remote storage that its topics have."""
+    remote = remote_topics(metadata)
+    if remote and config.is_broker and not config[SYSTEM]:
+        raise CannotAdopt(
+            [
+                f"{_some(remote)} have segments in remote storage, and the file does not say {SYSTEM}=true: their older records could not be"
+                " read here"
+            ]
+        )
+
+
 def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
     """Make properties with which the node goes on at its registered addresses. Raises CannotAdopt: Kafka's file alone says what is needed.
 
@@ -107,6 +126,10 @@ def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
         reasons.append(
             f"there are {len(image.acls.entries)} access control entries, and without the authorizer of the file no request would be "
             f"checked: {GIVE_FILE}"
+        )
+    if remote := remote_topics(metadata):
+        reasons.append(
+            f"{_some(remote)} have segments in remote storage, and its place is not in the metadata: {GIVE_FILE}"
         )
     if reasons:
         raise CannotAdopt(reasons)
@@ -196,6 +219,7 @@ def check(paths: Sequence[str], properties: Mapping[str, str] | None, rng: Rando
         roles = roles_of(ownership, metadata)
         if config is not None:
             check_fit(config, ownership, roles)
+            check_remote_storage(config, metadata)
         logs = read_logs(files, ownership, metadata.image, rng, now_ms)
         logs.recovery[:0] = warnings
         coordinators = read_coordinators(logs)
@@ -258,6 +282,8 @@ def changes(checked: Checked) -> Iterator[str]:
         yield f"the metadata does not know {_some(logs.strays)} any more: set aside as -stray"
     if logs.without_files:
         yield f"{_some(logs.without_files)} have no files here and begin empty; as followers they fetch from their leaders"
+    if remote := remote_topics(checked.metadata):
+        yield f"old segments of {_some(remote)} are read from remote storage, and go on being copied there, as its settings say"
     version = metadata_version_name(checked.metadata.image.features.metadata_version)
     yield f"metadata.version stays {version}; `ottla feature upgrade` raises it when every node can follow"
 

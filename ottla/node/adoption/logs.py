@@ -38,6 +38,7 @@ from ottla.protocol.internal_topics.group_records import (
 )
 from ottla.protocol.primitives import new_uuid
 from ottla.protocol.records.compression import CODECS
+from ottla.server.config.remote_storage import is_remote
 from ottla.storage.directories.log_dirs import LogDir, MetaProperties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.log import Log
@@ -47,6 +48,8 @@ from ottla.storage.segment.walk import REMEDY, DamagedLog
 
 #: The codecs of a log are those of this many batches at its start, and of as many in its newest segment.
 SAMPLED_BATCHES = 16
+#: A log that was opened without it would start at its first segment, and lose the epochs of what is in remote storage.
+LOCAL, REMOTE = LogConfig(), LogConfig(remote_storage_enable=True)
 OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
 #: A group is of the kind of its metadata's key.
 KINDS = {
@@ -125,7 +128,7 @@ def read_logs(files: PreviewFiles, found: Ownership, image: MetadataImage, rng: 
     logs = Logs(files, directories, rng)
     read = FoundLogs(logs)
     with kept_warnings() as read.recovery:
-        logs.open_all(lambda topic, _: LogConfig(), now_ms)
+        logs.open_all(lambda topic, _: REMOTE if is_remote(image.configs.for_topic(topic)) else LOCAL, now_ms)
     reasons = [str(directory.failure) for directory in directories if directory.failure is not None]
     for damage in logs.damaged.values():
         remedy = damage.cause.remedy if isinstance(damage.cause, DamagedLog) else REMEDY
@@ -143,7 +146,7 @@ def _count(read: FoundLogs, log: Log) -> None:
     read.producers += len(states)
     read.open_transactions += sum(state.current_txn_first_offset != NO_OFFSET for state in states)
     newest = max(log.segments.active.base_offset, log.log_start_offset)
-    for start in sorted({log.log_start_offset, newest}):
+    for start in sorted({log.local_start_offset, newest}):
         for batch in islice(log.batches(start), SAMPLED_BATCHES):
             if not batch.is_control:
                 read.codecs[CODECS[batch.compression].name if batch.compression < len(CODECS) else "unknown"] += 1

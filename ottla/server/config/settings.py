@@ -93,6 +93,9 @@ OWN_CONFIGS = table(
         "must reach the same place. Without it rsm.config.dir of Kafka's LocalTieredStorage is taken."),
     ConfigKey("ottla.tier.call.timeout.ms", Type.LONG, 300_000, Importance.LOW,
         "After this time a call of the store of remote segments has failed. The copy of one segment is one call.", at_least(1)),
+    ConfigKey("ottla.tier.orphan.age.ms", Type.LONG, 86_400_000, Importance.LOW,
+        "Objects in the store of remote segments that no record names are deleted once they are so old: brokers that died in the middle of "
+        "a copy have left them. The store is listed four times in that time.", at_least(1000)),
     ConfigKey("ottla.tier.cache.directory", Type.STRING, "", Importance.LOW,
         "A folder, which is no log directory, for a cache of what is read from the store of remote segments: many consumers of old records "
         "then ask the store once. Without it 64 MiB in memory are the whole cache. A start empties it."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ from ottla.protocol.internal_topics.remote_log_records import (
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.storage.files import OsFiles
 from ottla.storage.log_config import LogConfig
+from ottla.tables.store import StoredObject
 from tests.manual_clock import ManualClock
 from tests.storage.logs_for_tests import NOW_MS, SMALL, TOPIC_ID, filled
 
@@ -53,6 +54,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        #: Of all objects.
+        self.modified_ms = 0
         self.requests = 0
 
     def put(self, name: str, data: bytes | memoryview) -> None:
@@ -73,6 +76,18 @@ class MemoryStore:
 
     def delete(self, name: str) -> None:
         self.objects.pop(name, None)
+
+    def list(self, folder: str) -> Iterator[StoredObject]:
+        for name in sorted(self.objects):
+            if name.startswith(f"{folder}/"):
+                yield StoredObject(name, len(self.objects[name]), self.modified_ms)
+
+    def folders(self, folder: str) -> list[str]:
+        below = [name.removeprefix(f"{folder}/") for name in self.objects if name.startswith(f"{folder}/")]
+        return sorted({name.partition("/")[0] for name in below if "/" in name})
+
+    def sweep(self, before_ms: int) -> Iterator[str]:
+        return iter(())
 
 
 class FailingStore(MemoryStore):

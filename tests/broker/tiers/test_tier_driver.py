@@ -88,7 +88,7 @@ async def test_a_store_that_is_away_is_one_error_after_three_rounds_and_is_seen_
 async def test_a_copy_that_comes_back_after_it_was_given_up_leaves_no_object(tmp_path: Path) -> None:
     workers, gate = ThreadWorkers(asyncio.get_running_loop()), threading.Event()
     harness = TierHarness(tmp_path, workers=workers)
-    await harness.driver._own_store()
+    await harness.driver.own_store()
     harness.store.during = lambda: gate.wait(30)
     harness.configs[CALL_TIMEOUT] = 10
     await harness.round()

@@ -16,6 +16,7 @@ from ottla.node.adoption.check import Checked, changes, check, facts
 from ottla.node.adoption.directories import CannotAdopt
 from ottla.protocol.internal_topics.metadata_records import (
     AccessControlEntryRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     RegisterBrokerRecord,
@@ -297,6 +298,23 @@ def test_the_properties_of_a_node_with_access_control_entries_are_not_guessed(tm
     found = checked(directory)
     assert not found.properties and "no request would be checked: give Kafka's own file" in found.missing[0]
     assert checked(properties={**SERVER, "log.dirs": str(directory)}).metadata.image.acls.entries
+
+
+def test_a_node_whose_topics_have_remote_storage_is_not_adopted_without_it(tmp_path: Path) -> None:
+    directory = unpacked(tmp_path)
+    topic = next(iter(checked(directory).metadata.image.topics)).name
+    remote = ConfigRecord(resource_type=2, resource_name=topic, name="remote.storage.enable", value="true")
+    add_metadata(directory, encoded(remote))
+    found = checked(directory)
+    assert not found.properties
+    assert f"{topic} have segments in remote storage, and its place is not in the metadata: give Kafka's own" in str(
+        found.missing
+    )
+    given = {**SERVER, "log.dirs": str(directory)}
+    with pytest.raises(CannotAdopt, match="the file does not say remote"):
+        checked(properties=given)
+    given |= {"remote.log.storage.system.enable": "true", "rsm.config.dir": str(tmp_path / "store")}
+    assert any(text.startswith(f"old segments of {topic} are read") for text in changes(checked(properties=given)))
 
 
 def test_a_directory_of_kafka_3_6_gets_its_id_at_the_first_start(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""Objects that no record names are deleted when they are old enough, and no others, whatever a broker has not read yet."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.broker.tiers.objects import SUFFIXES, name_of
+from ottla.broker.tiers.orphans import AGE, Orphans, objects_in, partitions_in
+from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments, RemoteState, TieredPartition, changed
+from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.remote_log_records import RemoteLogRecord
+from tests.broker.tiers.harness import MemoryStore, SameThread
+from tests.broker.tiers.test_remote_segments import PLACE, put, segment
+from tests.manual_clock import ManualClock
+
+AGE_MS = 100_000
+KEPT, LEFT, YOUNG = segment(1, 0, 9), segment(2, 0, 9), segment(3, 20, 29)
+
+
+class Sweeps:
+    """A broker that leads the records of one partition, and a store."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.segments: RemoteSegments | None = RemoteSegments()
+        put(self.segments, KEPT)
+        self.is_there = True
+        #: Records that are committed and not read here yet.
+        self.late: list[RemoteSegment] = []
+        self.published: list[RemoteLogRecord] = []
+        self.fault: KafkaError | None = None
+        self.clock = ManualClock(10 * AGE_MS)
+        world = SimpleNamespace(
+            clock=self.clock, workers=SameThread(), rng=SimpleNamespace(getrandbits=lambda bits: (1 << bits) - 1)
+        )
+        topic = SimpleNamespace(led_segments=lambda place: self.segments, publish=self._publish)
+        driver = SimpleNamespace(topic=topic, own_store=self._open, is_wanted=lambda place: self.is_there)
+        self.orphans = Orphans(cast(Any, world), cast(Any, {AGE: AGE_MS, CALL_TIMEOUT: 1_000}), cast(Any, driver), 1)
+
+    async def _open(self) -> MemoryStore:
+        return self.store
+
+    async def _publish(self, place: TieredPartition, *records: RemoteLogRecord) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.published += records
+        if self.segments is not None:
+            put(self.segments, *self.late)
+            for record in records:
+                self.segments.replay(cast(Any, record))
+
+    def write(self, *segments: RemoteSegment) -> None:
+        for each in segments:
+            for suffix in SUFFIXES:
+                self.store.put(name_of(PLACE, each, suffix), b"-")
+
+    async def sweep(self) -> set[int]:
+        """Sweep, and return the ids of the segments of which an object is left."""
+        waiting = asyncio.ensure_future(self.orphans._sweep())
+        while not waiting.done():
+            await asyncio.sleep(0)
+            self.clock.advance(1_000)
+        await waiting
+        return {each.segment_id[0] for each in objects_in(self.store, PLACE)}
+
+
+@pytest.fixture
+def sweeps() -> Sweeps:
+    return Sweeps()
+
+
+async def test_what_has_no_record_is_deleted_and_the_barrier_leaves_nothing_behind(sweeps: Sweeps) -> None:
+    sweeps.write(KEPT, LEFT)
+    assert await sweeps.sweep() == {1}
+    assert len(sweeps.store.objects) == len(SUFFIXES)
+    assert [getattr(each, "remote_log_segment_state", None) for each in sweeps.published] == [0, 2, 3]
+    assert sweeps.segments is not None and list(sweeps.segments.by_id) == [KEPT.id]
+    assert await sweeps.sweep() == {1}
+    assert len(sweeps.published) == 3  # nothing is written where nothing is found
+
+
+async def test_what_is_young_stays_until_it_has_been_seen_for_long_enough(sweeps: Sweeps) -> None:
+    sweeps.store.modified_ms = sweeps.clock.wall_ms()
+    sweeps.write(KEPT, LEFT)
+    assert await sweeps.sweep() == {1, 2}
+    assert not sweeps.published
+    sweeps.store.modified_ms = 1 << 50  # the clock of the store is wrong
+    sweeps.clock.advance(AGE_MS - 10_000)
+    assert await sweeps.sweep() == {1, 2}
+    sweeps.clock.advance(10_000)
+    assert await sweeps.sweep() == {1}
+
+
+async def test_a_record_that_was_committed_and_not_read_yet_keeps_its_objects(sweeps: Sweeps) -> None:
+    sweeps.write(KEPT, LEFT, YOUNG)
+    sweeps.late = [YOUNG]
+    assert await sweeps.sweep() == {1, 3}
+
+
+async def test_without_a_committed_barrier_nothing_is_deleted(sweeps: Sweeps) -> None:
+    sweeps.write(KEPT, LEFT)
+    sweeps.fault = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+    with pytest.raises(KafkaError):
+        await sweeps.sweep()
+    assert len(sweeps.store.objects) == 2 * len(SUFFIXES)
+
+
+async def test_another_leaders_folders_are_left_alone(sweeps: Sweeps) -> None:
+    sweeps.write(LEFT)
+    sweeps.segments = None
+    assert await sweeps.sweep() == {2}
+
+
+async def test_where_all_records_of_a_topic_that_is_there_are_missing_nothing_is_deleted(sweeps: Sweeps) -> None:
+    sweeps.write(KEPT, LEFT)
+    sweeps.segments = RemoteSegments()
+    assert await sweeps.sweep() == {1, 2}
+    sweeps.is_there = False  # it was deleted
+    assert await sweeps.sweep() == set()
+
+
+async def test_a_segment_that_is_being_deleted_is_left_to_who_does_it(sweeps: Sweeps) -> None:
+    sweeps.write(KEPT)
+    assert sweeps.segments is not None
+    sweeps.segments.replay(changed(PLACE, KEPT.id, RemoteState.DELETE_STARTED, 1, 7))
+    assert await sweeps.sweep() == {1}
+
+
+def test_other_names_are_not_looked_at() -> None:
+    store = MemoryStore()
+    for name in (
+        "kafka-tiered-storage/events/x.log",
+        "kafka-tiered-storage/a-1-short/x.log",
+        "other/a",
+        "ottla-cluster-id",
+    ):
+        store.put(name, b"")
+    assert partitions_in(store) == []
+    store.put(name_of(PLACE, KEPT, ".log"), b"")
+    store.put(name_of(PLACE, KEPT, ".log").replace(".log", ""), b"")
+    store.put(f"{name_of(PLACE, KEPT, '.log').rpartition('/')[0]}/notes.txt", b"")
+    assert partitions_in(store) == [PLACE]
+    assert [each.segment_id for each in objects_in(store, PLACE)] == [KEPT.id]

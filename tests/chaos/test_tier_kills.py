@@ -1,0 +1,175 @@
+"""kill -9 of leaders at the steps of copies and deletions, while their object store is stopped, paused, or has lost its bucket (KIP-405)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from ottla.broker.tiers.metadata_topic import TOPIC as METADATA_TOPIC
+from ottla.broker.tiers.remote_segments import RemoteSegments, place_of
+from ottla.protocol.internal_topics.remote_log_records import (
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    decode_remote_log_record,
+)
+from ottla.protocol.primitives import uuid_to_str
+from ottla.testing import Cluster
+from tests.broker.conftest import eventually
+from tests.chaos.history import IMPATIENT, PARTITIONS, TOPIC, Load, create_topic, encode, judge, read_everything
+from tests.chaos.roles import leader_of
+from tests.effort import LONG, SHORT_SESSIONS
+from tests.needs import needs_packages, skip_because
+from tools import versitygw
+
+needs_packages("obstore")
+
+KILLS = 100 if LONG else 20
+BUCKET = "cold"
+#: Its old segments are deleted all the time.
+SHORT = "short"
+#: Of the producers: a batch must fit a segment.
+SMALL = {"batch.num.messages": 10}
+#: Partitions of the topic of the records.
+RECORDS = 3
+TIERED = {
+    "remote.storage.enable": "true",
+    "local.retention.ms": "1",
+    "internal.segment.bytes": "20000",
+    "retention.ms": "-1",
+    "min.insync.replicas": "2",
+}
+OFTEN = {
+    "remote.log.storage.system.enable": "true",
+    "ottla.tier.location": f"s3://{BUCKET}/cluster",
+    "ottla.tier.call.timeout.ms": "4000",
+    "ottla.tier.orphan.age.ms": "3000",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+    "remote.log.manager.task.interval.ms": "200",
+    "log.retention.check.interval.ms": "200",
+    "file.delete.delay.ms": "0",
+}
+#: What is done to the store around a kill: nothing, as often as everything else.
+TROUBLES = ("none", "none", "none", "stopped", "paused", "bucket away")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[versitygw.Server]:
+    skip_because(versitygw.missing())
+    with versitygw.Server(tmp_path, BUCKET) as server:
+        yield server
+
+
+def suffer(store: versitygw.Server, trouble: str) -> None:
+    match trouble:
+        case "stopped":
+            store.stop()
+        case "paused":
+            store.pause()
+        case "bucket away":
+            store.take_bucket()
+
+
+def objects(store: versitygw.Server) -> set[str]:
+    return {path.name for path in store.bucket.rglob("kafka-tiered-storage/*/*") if path.is_file()}
+
+
+def named(cluster: Cluster) -> set[str]:
+    """Return the ids of the segments that have a record, as text."""
+    consumer = Consumer(cluster.client_settings | {"group.id": "names", "enable.auto.commit": False})
+    found: dict[tuple[bytes, int], RemoteSegments] = {}
+    try:
+        for index in range(RECORDS):
+            place = TopicPartition(METADATA_TOPIC, index, 0)
+            _, end = consumer.get_watermark_offsets(place, 20)
+            consumer.assign([place])
+            offset = 0
+            while offset < end:
+                for message in consumer.consume(500, 1):
+                    assert message.error() is None, message.error()
+                    offset = (message.offset() or 0) + 1
+                    record = decode_remote_log_record(message.value() or b"")
+                    about = place_of(record)
+                    assert about is not None
+                    assert isinstance(record, RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord)
+                    found.setdefault((about.topic_id, about.partition), RemoteSegments()).replay(record)
+    finally:
+        consumer.close()
+    return {uuid_to_str(each) for segments in found.values() for each in segments.by_id}
+
+
+def unnamed(cluster: Cluster, store: versitygw.Server) -> set[str]:
+    found, known = objects(store), named(cluster)
+    return {name for name in found if name[21:43] not in known}
+
+
+def kept_values(cluster: Cluster, topic: str) -> dict[tuple[int, int], bytes]:
+    """Return what is left of a topic that retention shortens, and see that nothing is missing in it."""
+    consumer = Consumer(
+        cluster.client_settings | {"group.id": "kept", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    )
+    found: dict[tuple[int, int], bytes] = {}
+    try:
+        for partition in range(PARTITIONS):
+            place = TopicPartition(topic, partition, 0)
+            _, end = consumer.get_watermark_offsets(place, 20)
+            consumer.assign([place])
+            offset, deadline = -1, time.monotonic() + 60
+            while offset < end - 1:
+                assert time.monotonic() < deadline, f"{topic}-{partition} is read to {offset} of {end}"
+                for message in consumer.consume(500, 1):
+                    assert message.error() is None, message.error()
+                    offset = message.offset() or 0
+                    found[partition, offset] = message.value() or b""
+    finally:
+        consumer.close()
+    return found
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+def test_leaders_killed_in_the_middle_of_copies_and_deletions_lose_nothing_and_leave_nothing(
+    store: versitygw.Server,
+) -> None:
+    rng = random.Random(45)
+    common = OFTEN | {f"ottla.tier.store.{name}": value for name, value in store.options.items()}
+    with Cluster(3, per_node=dict.fromkeys((1, 2, 3), common), **SHORT_SESSIONS) as cluster:
+        create_topic(cluster.bootstrap, 3, **TIERED)
+        create_topic(cluster.bootstrap, 3, SHORT, **TIERED | {"retention.bytes": "100000"})
+        loads = [
+            Load(cluster.bootstrap, number, topic=topic, padding=600, per_second=60, settings=IMPATIENT | SMALL)
+            for number, topic in enumerate((TOPIC, SHORT))
+        ]
+        for _ in range(KILLS):
+            trouble = rng.choice(TROUBLES)
+            before = objects(store)
+            for load in loads:
+                load.wait_for_acknowledgements(rng.randint(1, 200))
+            if trouble == "none":
+                # Something is being copied, or deleted: a segment is six objects.
+                eventually(lambda before=before: objects(store) != before, "something is copied", 60)
+            suffer(store, trouble)
+            time.sleep(rng.uniform(0, 0.1 if trouble == "none" else 6))  # a step, or some failed rounds and late calls
+            victim = leader_of(cluster, rng.choice((TOPIC, SHORT)), rng.randrange(PARTITIONS))
+            cluster.kill(victim)
+            if rng.random() < 0.5:
+                loads[0].wait_for_acknowledgements(100)
+            store.recover()
+            cluster.start(victim)
+            cluster.wait_isr(TOPIC, seconds=90)
+        for load in loads:
+            load.stop()
+        places = read_everything(cluster.bootstrap, leaders_change=True)
+        assert judge(loads[:1], places) == []
+        kept = kept_values(cluster, SHORT)
+        acknowledged = {
+            (at.partition, at.offset): record for record, at in loads[1].acknowledged.items() if at.offset >= 0
+        }
+        for place, record in acknowledged.items():
+            if place in kept:
+                assert kept[place].startswith(encode(record)), place
+        eventually(lambda: not unnamed(cluster, store), "each object has a record", 90)
