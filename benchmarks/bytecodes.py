@@ -1,4 +1,5 @@
-"""What a small request costs on every machine: `python -m benchmarks.bytecodes` counts the steps of `benchmarks.steps`, by function.
+"""The cost of a small request, independent of the machine: `python -m benchmarks.bytecodes` counts the steps of
+`benchmarks.steps`, by function.
 
 A count of bytecodes, of calls of Python's functions and of calls of C's is exact: neither the machine nor its load is in it. It is
 another number with another version of Python, so `bytecodes.txt` names the version of its table, to which tests/benchmarks holds
@@ -49,7 +50,7 @@ class StandingClock(SystemClock):
 
 
 class Count(NamedTuple):
-    """What one call executes, by function where a counter has it."""
+    """The bytecodes and calls that one call executes, by function if a counter has the function."""
 
     bytecodes: Counter[CodeType]
     calls: Counter[CodeType]

@@ -32,7 +32,7 @@ from benchmarks.usage import MachineTime, cpu_seconds
 
 NODES = 3
 PARTITIONS = 6
-#: The topic that the node has missed, and the one of the steady load.
+#: The topic of the bytes that the node has missed, and the topic of the steady load.
 MISSED, STEADY = "missed", "steady"
 CONNECTIONS_PER_PARTITION = 8
 STEADY_BYTES = 20_000
@@ -150,7 +150,7 @@ def measure(start: Callable[[int], Server], gigabytes: float) -> dict[str, Any]:
         admin = create(server)
         load = SteadyLoad(leaders(admin))
         time.sleep(BEFORE_SECONDS)
-        load.stop()  # drop what was measured while the servers were cold
+        load.stop()  # drop the measurements of the cold servers
         load = SteadyLoad(leaders(admin))
         time.sleep(BEFORE_SECONDS)
         before = load.stop()

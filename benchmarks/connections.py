@@ -1,4 +1,4 @@
-"""What 5,000 connections cost one node: `python -m benchmarks.connections [--count 5000]`.
+"""The cost of 5,000 connections for one node: `python -m benchmarks.connections [--count 5000]`.
 
 Figures of a node that answers ApiVersions to another client meanwhile (that client's longest wait is printed beside them):
 

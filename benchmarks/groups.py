@@ -1,4 +1,5 @@
-"""What consumer groups of the new protocol (KIP-848) cost one node: `python -m benchmarks.groups [--members 2000] [--groups 100]`.
+"""The cost of consumer groups of the new protocol (KIP-848) for one node: `python -m benchmarks.groups [--members 2000]
+[--groups 100]`.
 
     heartbeats   CPU of the node while so many members of so many groups send heartbeats at the default interval, and without them
     one group    500 members join over 1,000 partitions at once: until the group is Stable, after the last of them was answered

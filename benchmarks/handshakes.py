@@ -1,4 +1,5 @@
-"""What TLS handshakes cost a node's memory and its other clients: `python -m benchmarks.handshakes [--count 5000] [--only stopped|arriving]`.
+"""The cost of TLS handshakes for a node's memory and for its other clients: `python -m benchmarks.handshakes [--count 5000]
+[--only stopped|arriving]`.
 
 stopped    connections that stop in the middle of a handshake, half of them in the middle of their first message: memory, and how
            long a new client then takes to log in (SASL_SSL, SCRAM-SHA-512) and to be answered

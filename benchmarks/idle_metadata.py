@@ -1,4 +1,4 @@
-"""How long a node takes to open the metadata log of an idle quorum: `python -m benchmarks.idle_metadata [days]`.
+"""The time that a node takes to open the metadata log of an idle quorum: `python -m benchmarks.idle_metadata [days]`.
 
 The quorum writes a NoOpRecord every half second. The log is made by the node's own code without waiting: with a snapshot every
 hour, as by default; with one for so many batches, as with metadata.log.max.snapshot.interval.ms=0; and with none at all.

@@ -1,4 +1,5 @@
-"""Where the end-to-end p99 of 500 messages a second goes: `python -m benchmarks.latency`. benchmarks/performance-log.md has a run.
+"""The parts of the end-to-end p99 of 500 messages a second: `python -m benchmarks.latency`. benchmarks/performance-log.md has a
+run.
 
 Two loads, each on the null broker (nothing but two sockets and an event loop), on Ottla and on Apache Kafka, in turns:
 

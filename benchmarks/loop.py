@@ -1,4 +1,5 @@
-"""How long a client waits for other work of its node: `python -m benchmarks.loop [row ...]`. One client pings while a node does something large.
+"""The time that a client waits for other work of its node: `python -m benchmarks.loop [row ...]`. One client pings while a node
+does something large.
 
 For each row the longest wait of the ping loop (ApiVersions, a process of its own, every 2 ms), and the node's own gauge: the longest
 time that its event loop was late. `--scale 0.1` makes every row a tenth as large, to see that it runs.

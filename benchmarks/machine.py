@@ -1,4 +1,5 @@
-"""What a figure depends on before the server does: `python -m benchmarks.machine`. `make bench` prints it above its tables.
+"""The properties of a machine on which every figure depends: `python -m benchmarks.machine`. `make bench` prints it above its
+tables.
 
 The processor and the kernel's mitigations, the build of Python, the nanoseconds of a bytecode and the microseconds of a round trip
 through the loopback. The first is the best of many, so that it is the machine's and not its load's; the second is a median.
@@ -27,7 +28,7 @@ ROUND_TRIPS, MESSAGE = 20_000, b"x" * 100
 
 
 def mitigations(folder: Path = VULNERABILITIES) -> str:
-    """Return what the kernel does against the processor's faults; one that it has and does nothing against counts as vulnerable."""
+    """Return the kernel's measures against the faults of the processor. A fault without a measure counts as vulnerable."""
     states = {file.name: file.read_text().strip() for file in sorted(folder.glob("*"))}
     active = [
         f"{name} ({state.partition(': ')[2]})" for name, state in states.items() if state.startswith("Mitigation")
@@ -39,7 +40,7 @@ def mitigations(folder: Path = VULNERABILITIES) -> str:
 
 
 def ns_per_bytecode() -> float:
-    """Return what a bytecode of a request's decoder takes, its calls of C included."""
+    """Return the time of a bytecode in a request's decoder, with its calls of C."""
     data = [
         TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=one_record_batch(bytes(100)))])
     ]

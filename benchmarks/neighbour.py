@@ -1,4 +1,4 @@
-"""What a client far above its quota costs another client (goal G13): `python -m benchmarks.neighbour`.
+"""The effect of a client far above its quota on another client (goal G13): `python -m benchmarks.neighbour`.
 
 The end-to-end p99 of messages at a steady rate, alone and beside a noisy client that is throttled by a quota of its client id:
 
@@ -96,7 +96,7 @@ def noise(kind: str, bootstrap: str) -> Iterator[None]:
     command = [sys.executable, "-m", "benchmarks.neighbour", "--child", kind, bootstrap]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
     try:
-        time.sleep(SETTLE_SECONDS)  # what a quota allows in its first second passes at once
+        time.sleep(SETTLE_SECONDS)  # a quota lets its first second pass at once
         yield
     finally:
         process.communicate("\n", timeout=60)

@@ -1,8 +1,8 @@
 """A broker that keeps nothing, for clients of librdkafka: `python -m benchmarks.null_broker PORT`. It is the client's ceiling.
 
 A Produce is acknowledged as soon as its last byte was received, into one buffer, without a copy, a CRC or a file. A Fetch waits for
-the next Produce and gets its batch, so that a message can go from end to end. No server lets a client be faster than this one
-does: where a row of `make bench` is close to its figure, the row measures the client.
+the next Produce and gets its batch, so that a message can go from end to end. With no server can a client be faster: where a
+row of `make bench` is close to its figure, the row measures the client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a follower's fetch carries, and what a replicated record costs: `python -m benchmarks.replication [--turns N]`.
+"""The contents of a follower's fetch, and the cost of a replicated record: `python -m benchmarks.replication [--turns N]`.
 
 Three nodes, replication factor 3, acks=all. A number of producers each have a Produce of one record under way
 (benchmarks/raw.py). All Fetch requests that the nodes answer meanwhile are counted: those of followers, and some four a second

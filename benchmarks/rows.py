@@ -1,4 +1,6 @@
-"""What `make bench` measures, and the goals: one row a load. Ratios are ours to Kafka's; tables.py prints them."""
+"""The measurements of `make bench`, and the goals: one row for each load. Ratios are Ottla's figure to Kafka's; tables.py
+prints them.
+"""
 
 from __future__ import annotations
 

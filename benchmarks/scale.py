@@ -1,9 +1,10 @@
-"""What the metadata of many partitions costs, part by part, in CPU time: `python -m benchmarks.scale [partitions ...]`.
+"""The CPU time that the metadata of many partitions takes, part by part: `python -m benchmarks.scale [partitions ...]`.
 
 Each part is measured at several sizes, up to a million partitions, with 50 brokers and three replicas, in a process of its own. An
 outage of all brokers takes most of the time, a quarter of an hour with the largest. A part runs in turns of the event loop, on a
-clock that calls them one after the other: the whole time, the number of turns, and the longest of them. Decision, replay, encoding of
-the batch, and its publication are in it; networks and the syncs of disks are not. benchmarks/scale-log.md has a run.
+clock that calls them one after the other: the whole time, the number of turns, and the longest of them. The time includes the
+decision, its replay, the encoding of the batch, and its publication, but no networks and no syncs of disks.
+benchmarks/scale-log.md has a run.
 
     --topic N    partitions of a topic (100)
 """

@@ -24,7 +24,7 @@ def due(clock: ManualClock) -> Iterator[None]:
 
 
 class Figures:
-    """For each part the whole CPU time in ms, and for work in turns their number and the longest."""
+    """By part: the whole CPU time in ms, and for work in turns their number and the longest turn."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""How fast a share group reads: `python -m benchmarks.share`. Each record is acquired, delivered and acknowledged.
+"""The rate at which a share group reads: `python -m benchmarks.share`. Each record is acquired, delivered and acknowledged.
 
 The goal: 20 members read 100,000 records a second of 100 bytes from 6 partitions, on 2 cores for the node and the clients. The
 records are there before the members begin; a member accepts what it got with its next fetch, as KafkaShareConsumer does with

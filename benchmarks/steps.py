@@ -1,4 +1,4 @@
-"""Where the microseconds of a small request go: `python -m benchmarks.steps`. A real node in this process, without a kernel's socket.
+"""The microseconds of each step of a small request: `python -m benchmarks.steps`. It runs a node without sockets.
 
 The frames of one client are handed to a `Connection` whose transport drops what is written. Each figure is the best of many
 slices of some 60 us, because longer ones are always disturbed on a machine with other work; ratios are what counts.
@@ -63,7 +63,7 @@ Steps = AsyncIterator[Step]
 
 
 class Sink(asyncio.Transport):
-    """A transport that drops what is written."""
+    """A transport that drops all written bytes."""
 
     written = b""
 

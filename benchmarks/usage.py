@@ -1,4 +1,4 @@
-"""What a server's processes have used: CPU seconds so far and private memory now, from /proc."""
+"""The resources that a server's processes use: CPU seconds so far, and private memory at the moment, from /proc."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MachineTime:
 
 
 class ClientTime:
-    """How busy this process is, with its threads and the children that have ended."""
+    """The CPU time of this process, with its threads and the children that have ended."""
 
     def __init__(self) -> None:
         self._begin, self._used = time.perf_counter(), _used_seconds()

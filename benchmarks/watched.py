@@ -1,6 +1,8 @@
-"""A node that is watched while it does something large: its longest turn by its own gauge, and the longest wait of a client that pings.
+"""A node is watched while it does something large: its longest turn by its own gauge, and the longest wait of a client that
+pings.
 
-`python -m benchmarks.watched PORT` is that client, a process of its own, so that it does not wait for the benchmark's.
+`python -m benchmarks.watched PORT` is that client. It is a process of its own, because a client in the benchmark's process
+would wait for the benchmark, too.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Found:
 
 
 class Pings:
-    """A pinging client in a process of its own, so that it does not wait for this one."""
+    """A pinging client in a separate process, so that it does not wait for this process."""
 
     def __init__(self, port: int) -> None:
         command = [sys.executable, "-m", "benchmarks.watched", str(port)]

@@ -1,1 +1,1 @@
-"""What the project's own tests, benchmarks and compatibility runs share; never imported by the packages that ship."""
+"""Code that the project's own tests, benchmarks and compatibility runs share. Shipped packages never import it."""

@@ -18,7 +18,7 @@ from hatch_build import absolute, urls
 from ottla.pipeline.connector_modules import ROOT, needed_files
 
 NAME, PACKAGE = "pyspark-ottla", "pyspark_ottla"
-#: What the modules import beside the standard library and pyspark.
+#: The packages that the modules import besides the standard library and pyspark.
 REQUIRES = (
     "cramjam>=2.11",
     'zstandard>=0.22; platform_machine != "armv7l"',

@@ -53,10 +53,10 @@ def build(folder: Path, wheel: Path, wheels: Iterable[Path], architecture: str, 
     """Build the package of a wheel and of the wheels that it needs, and return its file.
 
     Args:
-        version: another one than the tree's, of Debian: a test upgrades to it.
+        version: a Debian version other than the tree's, to which a test upgrades.
 
     Raises:
-        subprocess.CalledProcessError: dpkg-deb has refused something, and has said what.
+        subprocess.CalledProcessError: dpkg-deb has failed, and has printed why.
     """
     version = version or debian_version(dist.version())
     made = folder / f"ottla_{version}_{architecture}.deb"

@@ -1,4 +1,4 @@
-"""What a release consists of: `make dist` builds it into dist/, and the same commit gives the same bytes.
+"""The files of a release: `make dist` builds it into dist/, and the same commit gives the same bytes.
 
 ottla-VERSION-py3-none-any.whl, ottla-VERSION.tar.gz     the wheel and the source archive
 pyspark_ottla-VERSION-py3-none-any.whl                   the connector for Spark alone (docs/SPARK.md)
@@ -35,7 +35,7 @@ EPOCH = 1_580_601_600
 #: The same in a zip archive.
 DATE = (2020, 2, 2, 0, 0, 0)
 LOCKS = tuple(f"docker/{prefix}requirements.txt" for prefix in ("", "build-", "registry-"))
-#: What docker/Dockerfile copies, and the file itself.
+#: The files that docker/Dockerfile copies, and docker/Dockerfile itself.
 CONTEXT = ("docker/Dockerfile", "docker/image", *LOCKS, "ottla")
 CONTEXT_FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".dockerignore")
 _PIN = re.compile(
@@ -44,7 +44,7 @@ _PIN = re.compile(
 
 
 def version() -> str:
-    """The version of this tree, as pyproject.toml reads it; another one may be installed."""
+    """The version of this tree, from pyproject.toml. Another version may be installed."""
     found = re.search(r'^__version__ = "(.+)"$', (ROOT / VERSION_FILE).read_text(), re.M)
     assert found is not None
     return found[1]
@@ -101,7 +101,7 @@ def _context() -> Iterator[Path]:
 
 
 def bill_of_materials() -> dict[str, Any]:
-    """Return what the image has of Python's packages, with the hashes of what may be installed (CycloneDX 1.5)."""
+    """Return the image's Python packages, with the hashes of their wheels (CycloneDX 1.5)."""
     own = {"type": "application", "name": "ottla", "version": version(), "purl": f"pkg:pypi/ottla@{version()}"}
     components = []
     for pin in _PIN.finditer((ROOT / "docker/requirements.txt").read_text()):

@@ -75,7 +75,7 @@ def build() -> Path:
 
 
 def write_pages(folder: Path) -> None:
-    """Write what mkdocs reads into a folder, in place of what it had."""
+    """Write the sources of mkdocs into a folder, in place of its former contents."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "reference").mkdir(parents=True)
     for source in [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / path for path in OTHERS.values())]:
@@ -148,7 +148,7 @@ def commands_page() -> str:
 
 
 def help_text(*words: str) -> str:
-    """Return what a command prints with --help."""
+    """Return the output of a command with --help."""
     out = io.StringIO()
     with (
         patch.dict(os.environ, {"COLUMNS": str(HELP_COLUMNS), "NO_COLOR": "1"}),

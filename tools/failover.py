@@ -1,8 +1,8 @@
-"""Kills the node that leads under load, and counts what was lost: `make failover`.
+"""Kills the node that leads under load, and counts the lost records: `make failover`.
 
 A stock client (confluent-kafka) writes 500 records a second with acks=all to three real nodes. The leader is killed with -9,
-started again, and everything is read back and compared with what was acknowledged. Beside it, `ottla produce` writes lines to
-another topic of the same leader, and `ottla consume --follow` prints them.
+started again, and everything is read back and compared with the acknowledged records. Beside it, `ottla produce` writes lines
+to another topic of the same leader, and `ottla consume --follow` prints them.
 """
 
 from __future__ import annotations

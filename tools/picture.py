@@ -36,7 +36,7 @@ STEPS = (
     ("ottla consume orders -o json", ""),
     ("ottla cluster info", ""),
 )
-#: What `make failover` runs.
+#: The program of `make failover`.
 FAILOVER = "python -m tools.failover"
 #: The topics for `ottla top`, and the loads meanwhile.
 BEFORE_TOP = ("ottla topic create orders -p 6", "ottla topic create payments -p 3", "ottla topic create clicks -p 12")
@@ -76,7 +76,7 @@ def last_screen(shown: str) -> list[str]:
 
 
 def on_terminal(command: str, width: int, lines: int, screens: int | None = None) -> str:
-    """Return what a command writes to a terminal of this size: until its end, or until it has written `screens` complete
+    """Return the output of a command to a terminal of this size: until its end, or until it has written `screens` complete
     screens.
     """
     end, line = pty.openpty()
@@ -156,7 +156,7 @@ def prompt(console: Console, command: str, stdin: str) -> None:
     console.print(Text.assemble(("\n$ ", "bold green"), (before + command, "bold")))
 
 
-#: For each picture the function that makes it, its path, and its width in characters.
+#: By picture: the function that makes it, its path, and its width in characters.
 PICTURES: dict[str, tuple[Callable[[Console], None], Path, int]] = {
     "ottla": (picture_of_ottla, ROOT / "docs/ottla.svg", 112),
     "top": (picture_of_top, ROOT / "docs/pictures/top.svg", 130),

@@ -39,7 +39,9 @@ class Config(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a release says: lines of APIs, configurations by kind and name, the line of its metadata.version, features."""
+    """The output for one release: lines of APIs, configurations by kind and name, the line of its metadata.version,
+    features.
+    """
 
     apis: list[list[str]]
     configs: dict[str, dict[str, Config]]

@@ -1,1 +1,3 @@
-"""Many brokers in three racks on one machine: what they do when a rack is cut off, all are restarted, and one is lost."""
+"""Many brokers in three racks on one machine: their behaviour when a rack is cut off, when all are restarted, and when one is
+lost.
+"""

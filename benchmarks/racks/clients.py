@@ -36,7 +36,7 @@ class Client:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def figures(self) -> Any:
-        """End the client; return what it has measured."""
+        """End the client. Return its measurements."""
         said, _ = self._process.communicate("\n", timeout=END_SECONDS_MAX)
         if self._process.returncode:
             raise RuntimeError(f"a client ended with {self._process.returncode}")

@@ -1,4 +1,4 @@
-"""What clients and nodes have seen during one stretch of the story, as numbers and as rows of the table."""
+"""The figures of clients and nodes for one stretch of the story, as numbers and as rows of the table."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Stretch:
     name: str
     begin_ns: int
     end_ns: int = 0
-    #: For each node: the share of a core, the MB of private memory at the end, and the longest turn in ms, since the end of the
-    #: stretch before.
+    #: By node: the share of a core, the MB of private memory at the end, and the longest turn in ms, since the end of the last
+    #: stretch.
     cpu: dict[int, float] = field(default_factory=dict)
     memory: dict[int, float] = field(default_factory=dict)
     turns: dict[int, float] = field(default_factory=dict)

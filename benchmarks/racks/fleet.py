@@ -1,4 +1,4 @@
-"""Brokers and controllers of one cluster, each a fork of this process in the namespace of its rack, and what they say of themselves."""
+"""Brokers and controllers of one cluster, each a fork of this process in the namespace of its rack, and their own figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to the cluster, as data: a row is a name, a preparation, the accident itself, and a clean-up.
+"""The accidents of the cluster, as data: a row is a name, a preparation, the accident itself, and a clean-up.
 
 `strike` returns when the accident is over, and returns its description. Its clients are started by `prepare` and wait, so that
 their start is not part of the accident.
@@ -21,7 +21,8 @@ from ottla.protocol.records.builder import build_batch
 TLS_PROCESSES = 4
 #: A batch of 800 records of 1 KB, below the 1 MB that a server takes.
 RECORDS, RECORD_BYTES = 800, 1_000
-#: The smallest segment that Kafka 4 accepts; and that of the compacted log, which is so large that its active segment stays.
+#: The smallest segment that Kafka 4 accepts; and the segment of the compacted log, so large that its active segment is never
+#: rolled.
 SMALL_SEGMENT_BYTES, SEGMENT_BYTES = 1 << 20, 64 << 20
 SEGMENTS_MIN = 16
 #: The number of versions of each key in the compacted topic.

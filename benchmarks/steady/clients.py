@@ -110,7 +110,7 @@ def read_again(o: Options) -> dict[str, float]:
 
 
 def fill(o: Options) -> dict[str, float]:
-    """Records of a kilobyte at so many megabytes a second, to all partitions in turns."""
+    """Records of a kilobyte at this many megabytes a second, to all partitions in turn."""
     from confluent_kafka import Producer
 
     errors = sent = 0

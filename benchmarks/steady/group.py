@@ -24,7 +24,7 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION = 9, 5, 4
 HEARTBEAT_SECONDS = 3.0
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
-#: The subscription of a member, version 0, which names no topics: the group is measured, not what it reads.
+#: The subscription of a member, version 0. It names no topics, because only the group is measured.
 SUBSCRIPTION = bytes(2 + 4 + 4)
 #: An assignment with the bytes of about ten partitions.
 ASSIGNMENT = bytes(100)

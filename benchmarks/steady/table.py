@@ -1,4 +1,4 @@
-"""The table of `make bench ARGS=steady`, from what the load saw: nothing here asks a clock or a server."""
+"""The table of `make bench ARGS=steady`, made from the records of the load: this module uses no clock and no server."""
 
 from __future__ import annotations
 

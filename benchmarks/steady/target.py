@@ -1,4 +1,4 @@
-"""The cluster that an accident happens to, of either server: who leads, follows and controls, and what is done to it."""
+"""The cluster of an accident, of either server: who leads, follows and controls, and the actions on it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Cast:
 
 
 class Known(NamedTuple):
-    """What a node knows of a partition."""
+    """A node's knowledge of a partition."""
 
     leader: int
     replicas: list[int]
@@ -137,7 +137,7 @@ class Target:
         return -1 if answer.coordinators[0].error_code else int(answer.coordinators[0].node_id)
 
     def metadata(self, node_id: int, topic: str | None = None) -> dict[str, dict[int, Known]]:
-        """Return what that node knows of a topic, or of all topics, by name and partition. A topic that it does not know is
+        """Return that node's knowledge of a topic, or of all topics, by name and partition. A topic that it does not know is
         left out.
         """
         topics = None if topic is None else [MetadataRequestTopic(name=topic)]

@@ -1,4 +1,4 @@
-"""How fast sealed segments are copied to the store, what that costs, and what a steady load notices of it."""
+"""The rate at which sealed segments are copied to the store, the cost of the copies, and their effect on a steady load."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
         except Exception as failure:  # the figures of the other parts count without this one
             traceback.print_exc(file=sys.stderr)
             failed.append(f"{name} failed: {type(failure).__name__}: {failure}")
-        args.out.write_text(page("Tiers", began, clock, figures, failed))  # a run that is ended keeps what it has
+        args.out.write_text(page("Tiers", began, clock, figures, failed))  # an interrupted run keeps its results so far
     print(page("Tiers", began, clock, figures, failed))
     if failed:
         sys.exit(1)

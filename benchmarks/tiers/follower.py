@@ -1,4 +1,4 @@
-"""How soon a new replica of a large topic is in sync when its leader has little of it on the disk."""
+"""The time until a new replica of a large topic is in sync when its leader has little of the topic on its disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 from ottla.testing.connection import ClusterConnection
 
 TOPIC = "large"
-#: What stays on the leader's disk.
+#: The bytes that stay on the leader's disk.
 LOCAL_MEGABYTES = 256
 
 

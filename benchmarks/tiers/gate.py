@@ -1,7 +1,7 @@
 """A gate before a store, which is open, gone, hung, slow or unavailable: `python -m benchmarks.tiers.gate PORT` is its process.
 
-It reads requests of HTTP/1.1 one by one, as they are what a store refuses. A line on standard input sets its mode. It costs the store half of
-its speed, so that figures of speed are taken without it.
+It reads requests of HTTP/1.1 one by one, because a store rejects single requests. A line on standard input sets its mode. It
+costs the store half of its speed, so that figures of speed are taken without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import TracebackType
 OPEN, GONE, HUNG, SLOW, UNAVAILABLE = "open", "gone", "hung", "slow", "unavailable"
 SLOW_SECONDS = 2.0
 PIECE_BYTES = 1 << 20
-#: What S3 says when there are too many calls.
+#: The response of S3 to too many calls.
 BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -54,7 +54,7 @@ class Passing:
         self.mode = OPEN
         self._requests = 0
         self._open = set[asyncio.StreamWriter]()
-        #: It is not hung.
+        #: The store is slow or open, but not hung.
         self._answers = asyncio.Event()
         self._answers.set()
 

@@ -1,6 +1,7 @@
-"""What a node's memory and start cost when it knows of 10,000 segments in the store.
+"""The memory and the start of a node that knows 10,000 segments in the store.
 
-The records are written to `__remote_log_metadata` by a client, because the copies of 10,000 segments would take minutes and say nothing about this.
+The records are written to `__remote_log_metadata` by a client, because real copies of 10,000 segments would take minutes and
+not change the figures.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TOPIC = "long"
 PARTITIONS, SEGMENTS = 10, 10_000
 SEGMENT_RECORDS, SEGMENT_BYTES = 1_000_000, 1 << 30
 STARTS = 5
-#: After a start, until what it has begun is over.
+#: The time after a start until its first work is over.
 SETTLE_SECONDS = 5.0
 
 

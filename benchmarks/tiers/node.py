@@ -1,4 +1,4 @@
-"""Nodes whose remote storage is versitygw: what a benchmark writes, waits for, and asks them."""
+"""Nodes whose remote storage is versitygw, and the writes, waits and questions of the benchmarks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 BUCKET = "tiers"
 VALUE_BYTES = 1_000
 WAIT_SECONDS_MAX = 600
-#: All but the active segment leave the disk as soon as they are copied.
+#: All segments but the active one leave the disk as soon as they are copied.
 TIERED = {"remote.storage.enable": "true", "local.retention.ms": "1"}
-#: Not Kafka's 1 GiB, of which a benchmark of 2 GB would have one.
+#: With Kafka's 1 GiB a benchmark of 2 GB would have only one such segment.
 SEGMENTS = {"segment.bytes": str(64 << 20), "retention.ms": "-1"}
-#: The rounds of copies and of retention come each second, not after 30 s and 5 min: a figure is what they take.
+#: The rounds of copies and of retention come each second, not after 30 s and 5 min, so that a figure has no long waits in it.
 OFTEN = {"remote.log.manager.task.interval.ms": "1000", "log.retention.check.interval.ms": "1000"}
 
 
@@ -96,7 +96,7 @@ class TieredNodes:
         )
 
     def wait_until_gone(self, topic: str) -> None:
-        """Wait until what is copied has left the disk. Raises TimeoutError."""
+        """Wait until the copied segments have left the disk. Raises TimeoutError."""
         wait_until(
             lambda: all_of(
                 self.states(topic), lambda row: not row["lag_segments"] and row["local_start"] == row["copied_to"] + 1
@@ -118,7 +118,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX) -> 
 
 @contextmanager
 def nodes(count: int = 1, *, is_gated: bool = False, **properties: str) -> Iterator[TieredNodes]:
-    """Run so many nodes; `properties` are by their names with underscores for dots."""
+    """Run this many nodes. The names of `properties` have underscores for dots."""
     admin_ports = {node_id: _free_port() for node_id in range(1, count + 1)}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-tiers-")))

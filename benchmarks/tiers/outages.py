@@ -14,7 +14,7 @@ from benchmarks.topic_tables.page import Figure
 
 FILLED, OLD = "filled", "old"
 PARTITIONS = 4
-#: Of a megabyte each, as many as come in a second or two.
+#: The records are of a megabyte each, as many as come in one or two seconds.
 SMALL_SEGMENTS = SEGMENTS | {"segment.bytes": str(1 << 20)}
 MEGABYTES_PER_SECOND = 4
 MODES = {
@@ -26,7 +26,9 @@ MODES = {
 
 
 def figures(seconds: int) -> Iterator[Figure]:
-    """Yield, for each kind of an outage of so many seconds, what a steady load noticed, and the time until all is copied."""
+    """Yield, for each kind of outage of this length, its effect on a steady load, and the time until all segments are
+    copied.
+    """
     for mode in MODES:
         # A call that hangs is given up after ten seconds here; by default after five minutes, which is half of the outage of issue 45.
         with nodes(is_gated=True, ottla_tier_call_timeout_ms=str(min(300_000, seconds * 1_000 // 6))) as running:

@@ -1,4 +1,6 @@
-"""Reads of what is in the store alone: by one consumer, by four, the first byte, and what a steady load notices of four."""
+"""Reads of records that are only in the store: by one consumer, by four, the first byte, and the effect of four on a steady
+load.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ FIRST_BYTES = 20
 
 
 def figures(megabytes: int) -> Iterator[Figure]:
-    """Yield the figures of a topic with so many megabytes in each of four partitions."""
+    """Yield the figures of a topic with this many megabytes in each of four partitions."""
     with nodes() as running:
         running.create(OLD, READERS + 1, SEGMENTS)
         running.produce(OLD, megabytes * (READERS + 1) * 1_000)
@@ -44,7 +46,9 @@ def first_byte(running: TieredNodes, end: int) -> Figure:
     host, _, port = running.bootstrap.rpartition(":")
     taken = list[float]()
     for number in range(FIRST_BYTES):
-        offset = (FIRST_BYTES - number) * end // (FIRST_BYTES + 1)  # backwards: what was read ahead is not asked for
+        offset = (
+            (FIRST_BYTES - number) * end // (FIRST_BYTES + 1)
+        )  # it goes backwards, so that nothing is already read ahead
         with socket.create_connection((host, int(port))) as connection:
             reading = raw.Reading(connection, OLD)
             began = time.perf_counter()
@@ -87,7 +91,9 @@ def begin_reading(running: TieredNodes, ends: dict[int, int]) -> list[subprocess
 
 
 def finish_reading(reading: list[subprocess.Popen[str]]) -> tuple[int, float, float]:
-    """Return the bytes of all, their MB/s from the first beginning to the last end, and the MB/s of the slowest."""
+    """Return the bytes of all consumers, their common MB/s from the first start to the last end, and the MB/s of the slowest
+    consumer.
+    """
     found = [json.loads(each.communicate(timeout=300)[0]) for each in reading]
     size = sum(each["bytes"] for each in found)
     seconds = max(each["end"] for each in found) - min(each["begin"] for each in found)

@@ -1,7 +1,9 @@
-"""What one commit costs after so many others: `python -m benchmarks.topic_tables.commits FORMAT COMMITS...`, in a process of its own.
+"""The cost of one commit after many others: `python -m benchmarks.topic_tables.commits FORMAT COMMITS...`, in a process of its
+own.
 
-Each commit takes one file of one partition. Tables are maintained after every 60 commits, an hour of the default interval, and a day is
-what 1,440 commits take. Measured is what the committer does: listings, the decision, and the format's own commit.
+Each commit takes one file of one partition. Tables are maintained after every 60 commits, an hour of the default interval, and
+1,440 commits are those of a day. The whole work of the committer is measured: listings, the decision, and the format's own
+commit.
 """
 
 from __future__ import annotations

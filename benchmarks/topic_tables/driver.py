@@ -57,7 +57,9 @@ def main(arguments: list[str]) -> None:
         except Exception as failure:  # the figures of the other parts count without this one
             traceback.print_exc(file=sys.stderr)
             left_out.append(f"{name} failed: {type(failure).__name__}: {failure}")
-        args.out.write_text(page("Tables", began, clock, figures, left_out))  # a run that is ended keeps what it has
+        args.out.write_text(
+            page("Tables", began, clock, figures, left_out)
+        )  # an interrupted run keeps its results so far
     print(page("Tables", began, clock, figures, left_out))
     if any("failed" in line for line in left_out):
         sys.exit(1)

@@ -1,4 +1,5 @@
-"""How long a record waits until DuckDB sees it in the table: `python -m benchmarks.topic_tables.freshness PLACE` is the process that looks.
+"""The time until DuckDB sees a record in the table: `python -m benchmarks.topic_tables.freshness PLACE` is the process that
+looks.
 
 It asks for the highest offset again and again. A record is fresh when the first query that has it returns.
 """
@@ -23,7 +24,7 @@ from tools import duck
 
 #: Records of 1 KB a second, which is 1 MB/s.
 RATE = 1_000
-#: For each interval in seconds the length of the load, and the goal for the p99.
+#: By interval in seconds: the length of the load, and the goal for the p99.
 INTERVALS = {1: (20, 4), 10: (40, 13), 60: (180, 65)}
 #: The time until the first commits have made the table.
 WARM_SECONDS = 5

@@ -1,4 +1,6 @@
-"""The kinds of records that are translated: how their values are made, by which schema, and what a table makes of them."""
+"""The kinds of records that are translated: the way in which their values are made, their schema, and their columns in a
+table.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Figure(NamedTuple):
 
 
 def page(title: str, began: str, clock: MachineTime, figures: list[Figure], left_out: list[str]) -> str:
-    """The table under what has to be known before it is believed."""
+    """Return the table, after the facts that a reader has to know first."""
     head = (
         f"{began}, {machine()}, {os.cpu_count()} cores for servers and clients, Python {sys.version.partition(' [')[0]}. Stolen "
         f"{clock.stolen_percent():.1f} % of the whole time, load average {os.getloadavg()[2]:.1f} over the last 15 minutes."

@@ -1,4 +1,5 @@
-"""How fast a leader's records become files of a table: `python -m benchmarks.topic_tables.translate NAME` for one kind of records.
+"""The rate at which a leader's records become files of a table: `python -m benchmarks.topic_tables.translate NAME` for one kind
+of records.
 
 All steps of a broker's process of tables are measured, in a process of its own: segment files, columns, Parquet, and the file
 in the store, which is a folder here. CPU is that of the process with all its threads.

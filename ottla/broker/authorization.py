@@ -103,7 +103,7 @@ class Whole(NamedTuple):
         def whole(request: object, context: RequestContext) -> Any:
             if context.api_version in self.versions:
                 actions = [action(broker, request, None) for action in self.actions]
-                # If none is allowed, the resource type of the last one decides the error code.
+                # If no resource is allowed, the type of the last one decides the error code.
                 if actions[-1] is not None and not any(_allows(broker, context, action) for action in actions):
                     raise KafkaError(AUTHORIZATION_ERRORS[actions[-1].resource_type])
             return handler(request, context)
@@ -134,7 +134,7 @@ class Each(NamedTuple):
     action: ActionOf
     #: True if the response has an error message besides the code.
     has_message: bool = False
-    #: If this is allowed, the elements are not checked one by one.
+    #: If this resource is allowed, the elements are not checked one by one.
     unless: ActionOf | None = None
     versions: Versions = ALL_VERSIONS
 

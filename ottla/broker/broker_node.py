@@ -211,7 +211,9 @@ class BrokerNode:
         self._offline: set[str] = set()
 
     def _tiers(self, open_store: Callable[[], TierStore] | None) -> BrokerTiers | None:
-        """Return what copies, deletes and reads remote segments; None, and without an import of it, if remote storage is off."""
+        """Return the components that copy, delete and read remote segments. Return None, and import none of them, if remote
+        storage is off.
+        """
         if open_store is None or not self.configs[SYSTEM]:
             return None
         from ottla.broker.broker_tiers import BrokerTiers

@@ -1,4 +1,6 @@
-"""Remote storage of one broker, put together (KIP-405). A broker without remote storage does not import this, nor what stands below it."""
+"""The components of one broker's remote storage (KIP-405). A broker without remote storage imports neither this module nor
+those that it uses.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Drives the log cleaner beside the clients: it decides on the loop, works in a process of its own, and waits in threads.
 
-What is compacted, and how, is `storage/cleaner/cleaner.py`. The process is started when a log is due and ends when none is: an idle
-node keeps no memory for it.
+The compaction itself is in `storage/cleaner/cleaner.py`. The process is started when a log is due and ends when none is: an
+idle node keeps no memory for it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class LongWork:
     ) -> Answer[S]:
         """Call `then(result)`, which may return a reply itself; later, if the work takes more than this turn.
 
-        A search is given up when the connection goes. What was sent to be appended is appended all the same.
+        A search is given up when the connection closes. Records that were sent are appended all the same.
         """
         try:
             asked = next(work)

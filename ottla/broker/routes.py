@@ -1,4 +1,4 @@
-"""The APIs of a broker's listeners, one row each: all that Ottla has to know to serve it.
+"""The APIs of a broker's listeners, one row each, with all facts that Ottla needs to serve the API.
 
 A row has the handler and who may use the API, as Kafka's KafkaApis asks its authorizer; or it says that the request is forwarded
 to the active controller, which authorizes it for the client. Messages, versions and listeners of each API are Kafka's

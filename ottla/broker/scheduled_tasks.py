@@ -114,7 +114,7 @@ class FullDisks:
         self._clock = clock
         self._files = files
         self._logs = logs
-        #: Path -> what is wrong, for operators.
+        #: By path: the problem, in words for operators.
         self.full: dict[str, str] = {}
         self._written_ms: dict[str, int] = {}
 
@@ -254,7 +254,7 @@ class ScheduledTasks:
 
     def _remove(self) -> None:
         removal = self._replicas.log_removal
-        removal.rename()  # again what a full disk refused
+        removal.rename()  # repeat the renames that a full disk has rejected
         self._on_each_disk("removal", removal.remove)
 
     def _checkpoint_watermarks(self) -> None:

@@ -1,6 +1,8 @@
-"""Which topics have remote storage (KIP-405): a set by their changed configurations, so that 10,000 topics without it cost nothing.
+"""The set of topics that have remote storage (KIP-405). Only changed configurations are looked at, so that 10,000 topics
+without it cost nothing.
 
-It stands beside the tiers and not among them: a broker without remote storage has it, too, because its metadata may name such topics.
+It is not a part of the package `tiers`: a broker without remote storage needs it, too, because its metadata may name such
+topics.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.server.config.remote_storage import SYSTEM, TOPIC, is_remote
 from ottla.server.metrics import GAUGE, Family, Sample
 
-#: What a search by time has found in remote storage, by topic and partition: timestamp, offset and leader epoch, or why it has failed.
+#: The result of a search by time in remote storage, by topic and partition: timestamp, offset and leader epoch, or the error.
 RemoteFindings: TypeAlias = Mapping[tuple[str, int], tuple[int, int, int] | KafkaError | None]
 
 #: The metric that an alert looks at, with remote storage and without.

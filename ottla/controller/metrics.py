@@ -39,7 +39,7 @@ class ControllerMetrics:
         self._unclean_elections = 0
         self._elections = 0
         self._elections_from_elr = 0
-        #: What a standby has counted, by topic id.
+        #: The counts of a standby, by topic id.
         self._faults: dict[bytes, Faults] = {}
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -140,7 +140,8 @@ def _registration_state(broker: BrokerRegistration) -> int:
 
 @mutable
 class ControllerWorkMetrics:
-    """A source of the controller's work, under the names of Kafka's QuorumControllerMetrics: what it has applied, how long decisions take.
+    """A source of the controller's work, under the names of Kafka's QuorumControllerMetrics: applied records, durations of
+    decisions.
 
     Kafka's controller has a queue of events, and an event that has waited in it for too long times out. Here a decision begins
     in the turn of the loop in which its request is read: nothing waits, nothing times out, and those metrics are 0.

@@ -146,7 +146,7 @@ class Controller:
             begin_in_turns(self.clock, self._index(indexing, self.loader.image, former_id))
 
     def committed(self) -> None:
-        """The loader has published what is committed: answer those who waited for it."""
+        """The loader has published the committed records: answer the requests that waited for them."""
         offset = self.loader.last_offset
         while self._waiting and self._waiting[0].offset <= offset:
             done = self._waiting.popleft()
@@ -187,11 +187,11 @@ class Controller:
         return reply
 
     def write_in_turns(self, decide: Decide[T | None]) -> Reply[T]:
-        """Like `write`, for decisions that may need more time than one turn of the loop.
+        """Write a decision as `write` does, if it may need more time than one turn of the loop.
 
-        `decide` returns a response of None as long as there is more to decide, and is called again in the next turn: what is
-        decided in one turn is appended and replayed in it, other decisions come in between, and the answer is one for all
-        of them. An exception of the first turn is raised to the caller; a later one becomes the answer.
+        `decide` returns a response of None as long as there is more to decide, and is called again in the next turn: the
+        records of a turn are appended and replayed in it, other decisions come in between, and one answer is for all turns. An
+        exception of the first turn is raised to the caller; a later one becomes the answer.
         """
         reply: Reply[T] = Reply()
         begin_in_turns(
@@ -203,7 +203,7 @@ class Controller:
         while (response := self._decided(state, decide)) is None:
             yield None
             if self._state is not state:
-                raise self.not_controller()  # the term is over, and what was decided in it may be lost
+                raise self.not_controller()  # the term is over, and its decisions may be lost
         return response
 
     def _decided(self, state: ControlState, decide: Decide[T]) -> T:
@@ -233,9 +233,7 @@ class Controller:
                 self._append_batch(state, records[start : start + USER_RECORDS_MAX])
             except KafkaError:
                 if start:
-                    self._log.resign(
-                        self.epoch
-                    )  # a full disk has refused the rest: the next term decides about what is left
+                    self._log.resign(self.epoch)  # a full disk has rejected the rest: the next term decides about it
                 raise
 
     def _append_batch(self, state: ControlState, records: list[MetadataRecord]) -> None:

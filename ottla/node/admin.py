@@ -83,7 +83,7 @@ def _is_behind(node_id: int, local: Partition, image: MetadataImage) -> bool:
 
 
 class NodeChecks:
-    """The admin listener's answers about a node. The node enters here what it has started so far."""
+    """The admin listener's answers about a node. The node sets here the parts that it has started so far."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world, self._config = world, config

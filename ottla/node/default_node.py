@@ -40,7 +40,9 @@ def default_properties() -> dict[str, str]:
 
 
 def internal_topics(brokers: int) -> dict[str, str]:
-    """Return the replication of the internal topics that a cluster of so many brokers can have; Kafka's defaults need three."""
+    """Return the replication that the internal topics of a cluster of this many brokers can have. Kafka's defaults need
+    three.
+    """
     copies, min_isr = str(min(3, brokers)), str(min(2, brokers))
     return {
         "offsets.topic.replication.factor": copies,

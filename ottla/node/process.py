@@ -23,11 +23,11 @@ from ottla.storage.errors import FULL, StorageFailure
 
 log = logging.getLogger("ottla.node")
 
-#: Objects made between two collections of the youngest generation. What a request makes is freed by its reference count, so
-#: collections only find what clients' connections leave behind; 700, Python's default, would run one every few requests.
-#: A collection is in one turn of the loop: 2,000 objects take 0.2 ms, the 10,000 of the next generation 1 ms, and smaller
-#: generations cost no more in all, since each object is looked at once in either. With 10,000 objects it was 5 ms in the
-#: middle of what created partitions. The oldest generation is collected after 100 million objects.
+#: Objects made between two collections of the youngest generation. The objects of a request are freed by their reference
+#: counts, so collections only find those that closed connections leave behind; 700, Python's default, would run one every few
+#: requests. A collection is in one turn of the loop: 2,000 objects take 0.2 ms, the 10,000 of the next generation 1 ms, and
+#: smaller generations cost no more in all, since each object is looked at once in either. With 10,000 objects it was 5 ms in
+#: the middle of what created partitions. The oldest generation is collected after 100 million objects.
 GC_THRESHOLDS = (2_000, 4, 12_500)
 
 

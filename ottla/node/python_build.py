@@ -1,4 +1,6 @@
-"""How the interpreter of this process was compiled: without a profile (PGO) each request takes a tenth to a quarter more processor."""
+"""The build of this process's interpreter: without a profile (PGO) each request takes a tenth to a quarter more processor
+time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-#: Where a distribution installs its own Python.
+#: The places where distributions install their own Python.
 DISTRIBUTION_PREFIX = "/usr"
 #: Any of these says that a profile was used: the configuration's option, gcc's, clang's.
 PROFILE_OPTIONS = ("--enable-optimizations", "-fprofile-use", "-fprofile-instr-use")
@@ -32,7 +34,7 @@ def python_build() -> PythonBuild:
 
 
 def judge_build(variables: Mapping[str, Any]) -> PythonBuild:
-    """Return what the variables of `sysconfig` say.
+    """Return the result that follows from the variables of `sysconfig`.
 
     Debian, Ubuntu and Fedora compile with a profile. Debian's variables are those of the shared library, which was compiled by itself, so
     that they do not name the profile of the program: there the prefix decides.

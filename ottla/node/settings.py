@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 #: org.apache.kafka.common.security.auth.SecurityProtocol.
 SECURITY_PROTOCOL_IDS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 PEER_DETOURS = "ottla.peer.detours"
-#: Where Ottla's default differs from Kafka's (`RaftConfig`), only what is set counts.
+#: Where Ottla's default differs from Kafka's (`RaftConfig`), only explicit settings are used.
 OWN_RAFT_DEFAULTS: Mapping[str, str] = {
     "append_linger_ms": "controller.quorum.append.linger.ms",
     "fetch_bytes_max": "controller.quorum.fetch.max.bytes",

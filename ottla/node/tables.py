@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # only a broker with remote storage imports it
 
 
 class StatePage:
-    """The page of one node. `states(topic)` has what is known, of all topics or of one, as objects of JSON."""
+    """The page of one node. `states(topic)` returns the known facts, of all topics or of one, as objects of JSON."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ OTHER_LIMITS = {
     # An element of these takes 10 us.
     "DescribeShareGroupOffsetsRequest": 10_000,
     "DescribeTopicPartitionsRequest": 10_000,
-    # These are about the one partition of the metadata log.
+    # These fields are about the one partition of the metadata log.
     "VoteRequest": 1_000,
     "BeginQuorumEpochRequest": 1_000,
     "EndQuorumEpochRequest": 1_000,

@@ -1,4 +1,5 @@
-"""Releases of Apache Kafka and feature levels: what a node advertises, what the cluster as a whole has enabled, and what follows.
+"""Releases of Apache Kafka and feature levels: the levels that a node advertises, those that the whole cluster has enabled, and
+the consequences.
 
 Every node sends the levels that it supports (ApiVersions, broker registration); the controller finalizes one level per
 feature. The first feature is metadata.version, which decides the versions of metadata records that may be written. (The
@@ -156,7 +157,7 @@ def is_lossy_downgrade(current: int, target: int) -> bool:
     return any(target < version.level <= current and version.changed for version in METADATA_VERSIONS)
 
 
-# What metadata.version decides
+# The rules that metadata.version decides
 
 
 def register_broker_record_version(metadata_version: int) -> int:

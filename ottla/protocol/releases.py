@@ -1,4 +1,5 @@
-"""Releases of Apache Kafka: what a node advertises is exactly one release's, so that clients and tools know what to expect.
+"""Releases of Apache Kafka: a node advertises exactly the APIs and features of one release, so that clients and tools know what
+to expect.
 
 The tables of the project (`api.py`, `features.py`, `server/config`) are those of the newest release here. Of each earlier release
 `release_tables` has a text with what that release has: the versions of its APIs by kind of listener, the levels of its features, and its
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from ottla.protocol.api import APIS, Api, ApiKey
 
-#: The kinds of listeners, and of what is configured.
+#: The kinds of listeners, and of configured resources.
 BROKER, CONTROLLER = "broker", "controller"
 METADATA_VERSION = "metadata.version"
 #: The lowest metadata.version of a cluster with a quorum.
@@ -163,7 +164,9 @@ class Advertised(NamedTuple):
         return api.min_version if self.release.is_newest else api.oldest, highest
 
     def limits(self, listener: str) -> dict[int, tuple[int, int]] | None:
-        """Return what clients are served at a kind of listener, by API key: what the release has, and is here. None: all that is here."""
+        """Return the versions that clients are served at a kind of listener, by API key: those of the release that Ottla has,
+        too. None stands for all that Ottla has.
+        """
         if self.release.is_newest:
             return None
         apis = self.release.apis[BROKER if self.release.has_zookeeper else listener]
@@ -184,5 +187,5 @@ class Advertised(NamedTuple):
         return self.release.unstable_metadata_version if self.unstable_features else self.release.metadata_version
 
 
-#: What a node supports if nothing is configured.
+#: The levels that a node supports if no release is configured.
 DEFAULT = Advertised()

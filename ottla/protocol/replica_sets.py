@@ -1,4 +1,4 @@
-"""Which replicas a partition misses: one rule for metrics, readiness, health, console and tools.
+"""The replicas that a partition lacks: one rule for metrics, readiness, health, console and tools.
 
 A reassignment adds its new replicas to the partition at once, long before they have the records. Since KIP-455 they do not count
 towards the replication factor until the reassignment is completed, so that a planned move is no alarm (KAFKA-8834).

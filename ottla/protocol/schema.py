@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeAlias, TypeV
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import UnsupportedVersion
 
-#: What a field of type uuid is by default: no topic, no directory.
+#: The default of a field of type uuid: no topic, no directory.
 ZERO_UUID = bytes(16)
 OPEN_END = 32767  # versions are int16 on the wire, so this is the largest there can be
 

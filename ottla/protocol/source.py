@@ -20,7 +20,7 @@ NUMBERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H",
 class Source:
     """The function that is being generated for a version of a message, the objects that it refers to, and the open run."""
 
-    #: What the function refers to, whatever the message is.
+    #: The names to which the function refers for any message.
     names: ClassVar[dict[str, object]]
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:

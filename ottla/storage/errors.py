@@ -93,8 +93,9 @@ class ZooKeeperDirectory(InconsistentLogDirectory):
 
 
 def failure_of(path: str, error: OSError) -> StorageFailure:
-    """Return what a failed system call means that has changed nothing. What a failed fsync or a partial write means is always the same:
-    a `StorageFailure`."""
+    """Return the error for a failed system call that has changed nothing. A failed fsync or a partial write is always a
+    `StorageFailure`.
+    """
     if error.errno in FULL:
         return DiskFull(path, error)
     if error.errno in OUT_OF_RESOURCES:

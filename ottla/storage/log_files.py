@@ -33,7 +33,7 @@ _SPACE_BYTES = 4096
 
 @contextmanager
 def mapped_file(files: Files, path: str) -> Iterator[memoryview]:
-    """Give the bytes of a file, which may be large, without reading all of it."""
+    """Yield the bytes of a file, which may be large, without reading all of it."""
     size = files.size(path) or 0
     if not size:
         yield memoryview(b"")

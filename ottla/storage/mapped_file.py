@@ -367,7 +367,7 @@ def _is_shared(path: str) -> bool:
     try:
         return os.stat(path).st_nlink > 1
     except OSError:
-        return False  # the call itself will say what is wrong
+        return False  # the call itself will raise the error
 
 
 def _copy(path: str, new: str) -> None:

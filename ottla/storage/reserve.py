@@ -1,7 +1,7 @@
 """Room that is kept on a disk for small writes which must not fail when others have filled it: votes, epochs, a follower's batches.
 
-A file of so many allocated bytes. It is given up piece by piece, each at the moment at which a write has found no room and is made
-again at once, because others that write to the disk take what is left. Once there is room, it is allocated again.
+A file of this many allocated bytes. It is given up piece by piece, each at the moment at which a write has found no room and is
+made again at once, because other writers to the disk would take the free room. Once there is room, it is allocated again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Reserve:
         self._size = size
 
     def fill(self) -> bool:
-        """Allocate what is missing; return False if the disk has not even room for one piece more than that.
+        """Allocate the missing pieces. Return False if the disk has not even room for one piece more.
 
         Raises:
             StorageFailure: the disk has failed.

@@ -1,7 +1,8 @@
 """A real Apache Kafka 4.3.1 to compare with: jars by Maven, nodes on loopback, and its command-line tools.
 
-The oracle of golden tests, the peer of benchmarks, the tools that users bring. Needs a JDK 17+ and Maven; `missing()` says
-what is not there, so that tests are skipped with that reason. The jars (about 100 MB) are fetched once into the user's cache.
+It is the oracle of golden tests, the peer of benchmarks, and has the tools of users. It needs a JDK 17+ and Maven; `missing()`
+returns the reason if they are missing, with which tests are skipped. The jars (about 100 MB) are fetched once into the user's
+cache.
 """
 
 from tools.apache_kafka.jars import OLDEST, VERSION, OracleUnavailable, classpath, missing

@@ -66,7 +66,7 @@ def require(folder: Path) -> Path:
 
 
 def libs_of(version: str) -> Path:
-    """The folder of the jars of a release: of an older one for tests that go on with what it wrote."""
+    """Return the folder of a release's jars. An older release is for tests that go on with its data."""
     return CACHE / f"apache-kafka-{version}" / "libs"
 
 
@@ -76,27 +76,27 @@ def classpath(version: str = VERSION) -> str:
 
 
 def streams_classpath() -> str:
-    """What Kafka Streams needs besides."""
+    """The other jars that Kafka Streams needs."""
     return f"{require(STREAMS)}/*"
 
 
 def shell_classpath() -> str:
-    """What the metadata shell needs besides."""
+    """The other jars that the metadata shell needs."""
     return f"{require(SHELL)}/*"
 
 
 def mirror_classpath() -> str:
-    """What MirrorMaker and RemoteClusterUtils need besides."""
+    """The other jars that MirrorMaker and RemoteClusterUtils need."""
     return f"{require(MIRROR)}/*"
 
 
 def tiers_classpath() -> str:
-    """What Kafka's LocalTieredStorage needs besides."""
+    """The other jars that Kafka's LocalTieredStorage needs."""
     return f"{require(TIERS)}/*"
 
 
 def flink_classpath() -> str:
-    """Flink's serializers for a registry, and what they need."""
+    """Flink's serializers for a registry, with the jars that they need."""
     return f"{require(FLINK)}/*"
 
 

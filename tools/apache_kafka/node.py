@@ -81,7 +81,7 @@ class ApacheKafka:
         self.stop()
 
     def start(self) -> None:
-        """Formats what is not formatted, starts every node and waits until all of them answer."""
+        """Format the directories that are not formatted, start every node, and wait until all of them answer."""
         self.data.mkdir(parents=True, exist_ok=True)
         begin = time.monotonic()
         if self.cluster_id is None:

@@ -35,7 +35,7 @@ class ToolSession:
         self._process.wait()
 
     def run(self, name: str, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Like `run_tool`."""
+        """Run a tool as `run_tool` does."""
         assert name not in ONLY_ONCE, f"{name} works only once in a JVM"
         assert self._process.stdin is not None
         words = [TOOLS[name], stdin, *args]

@@ -142,7 +142,8 @@ class TopicsOfMetadata:
 def controller_id(broker: BrokerComponents, live: Collection[int]) -> int:
     """Return the broker that clients are to take for the controller; -1 if none is alive.
 
-    Any broker forwards to the active controller, so this broker names itself if it is not fenced. With ZooKeeper all brokers named the same one.
+    Any broker forwards to the active controller, so this broker names itself if it is not fenced. With ZooKeeper all brokers
+    named the same controller.
     """
     if broker.node_id in live and not broker.configs.advertised.release.has_zookeeper:
         return broker.node_id

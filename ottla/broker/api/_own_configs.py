@@ -43,7 +43,7 @@ _CLASSES: Mapping[int, tuple[Any, Any]] = {
 
 
 async def forward_checked(broker: BrokerComponents, frame: bytes, context: RequestContext) -> memoryview:
-    """Forward what this broker does not refuse; return the body of the response."""
+    """Forward the configs that this broker does not reject itself. Return the body of the response."""
     version = context.api_version
     request_class, response_class = _CLASSES[context.api_key]
     try:

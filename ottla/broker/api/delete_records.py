@@ -93,10 +93,11 @@ class _Wait:
 
 
 class _DelayedDelete:
-    """Waits until what was deleted does not come back after a crash of this broker, then until every live replica has moved its log start.
+    """Waits until the deletion would survive a crash of this broker, then until every live replica has moved its log start.
 
-    The leader has deleted the records for good then. The wait ensures that no other replica brings them back, as a leader whose log still
-    begins before them (Kafka's DelayedDeleteRecords). A replica whose broker is fenced cannot, and is notified when it returns.
+    Then the leader has deleted the records for good. The wait ensures that no other replica brings them back when it becomes
+    the leader with an earlier log start (Kafka's DelayedDeleteRecords). A replica of a fenced broker cannot become the leader,
+    and gets the log start when it returns.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def host_of(context: RequestContext) -> str:
 
 
 def asker_of(context: RequestContext) -> Asker:
-    """Return the client, for the story of what it asks for."""
+    """Return the client, for the story of its request."""
     return Asker(context.client_id or "", host_of(context))
 
 

@@ -1,4 +1,4 @@
-"""The log directories of this node: what they hold, and replicas that move between them."""
+"""The log directories of this node: their contents, and the moves of replicas between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of clients (KIP-714): what a client is to send, and what it sends."""
+"""The metrics of clients (KIP-714): subscriptions for clients, and the metrics that they push."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Transactions of producers: their ids and epochs, the partitions that join, the end, and what is shown of them (KIP-98, KIP-664)."""
+"""Transactions of producers: their ids and epochs, the partitions that join, their end, and their descriptions for
+administrators (KIP-98, KIP-664).
+"""
 
 from __future__ import annotations
 

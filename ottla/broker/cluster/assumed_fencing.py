@@ -1,4 +1,5 @@
-"""Whether a broker has to assume that it was fenced, because it has lost the controller and most other brokers. It then serves no clients.
+"""Decides whether a broker has to assume that it was fenced, because it has lost the controller and most other brokers. It then
+serves no clients.
 
 A broker that is cut off goes on leading by its own metadata, and each of its responses names itself: a client that still reaches it
 has no reason to look elsewhere. The others have fenced it when its session was over, and lead in its place. What it appends for
@@ -51,7 +52,7 @@ LED_ASKED_ABOUT = 20
 
 
 class Reachability(Enum):
-    """Another broker, as this one finds it."""
+    """The state of another broker, as this broker sees it."""
 
     REACHED = "reached"
     SILENT = "silent"

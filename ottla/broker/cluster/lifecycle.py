@@ -101,7 +101,7 @@ class BrokerLifecycle:
         self.state = BrokerState.NOT_RUNNING
         self.incarnation_id = new_uuid(world.rng)
         self.broker_epoch = -1
-        #: When the last heartbeat was sent that the controller has answered: the broker's session there began later.
+        #: The time of sending of the last heartbeat that has a response. The session at the controller began later.
         self.contact_ms = world.clock.mono_ms()
         self._world = world
         self._identity = identity

@@ -65,7 +65,7 @@ _INTERNAL: dict[str, tuple[str, str, dict[str, str]]] = {
 def creatable(broker_configs: BrokerConfigs, topic: str) -> CreatableTopic:
     internal = _INTERNAL.get(topic)
     if internal is None:
-        # What the broker's own file sets comes first, the controller's defaults after it (KAFKA-19655).
+        # The settings of the broker's own file come first, the controller's defaults after them (KAFKA-19655).
         is_set = broker_configs.node.set_names
         return CreatableTopic(
             name=topic,

@@ -35,7 +35,7 @@ ShardT = TypeVar("ShardT", bound=Shard)
 T = TypeVar("T")
 
 
-#: The cause of what a coordinator decides when it has loaded a partition.
+#: The cause of a coordinator's decisions right after it has loaded a partition.
 LOADED = because("loaded")
 
 

@@ -16,7 +16,7 @@ ShardT = TypeVar("ShardT", bound=Shard)
 ThingT = TypeVar("ThingT")
 ItemT = TypeVar("ItemT")
 
-# To look at a group or a transaction takes 1 to 2 us.
+# A look at a group or a transaction takes 1 to 2 us.
 LOOKS_PER_TURN = 2_000
 
 

@@ -29,8 +29,8 @@ from ottla.protocol.records.record import encode_record
 
 log = logging.getLogger(__name__)
 
-# Kafka's offsets.load.buffer.size is 5 MB for a thread of its own. Here it is what is copied at a time, so that no view
-# of the log's mapping is held from one turn to the next.
+# Kafka's offsets.load.buffer.size is 5 MB for a thread of its own. Here it is the number of bytes that are copied at a time, so
+# that no view of the log's mapping is held from one turn to the next.
 READ_BYTES = 256 * 1024
 
 
@@ -143,7 +143,7 @@ def _batch(pieces: list[bytes], now_ms: int, producer: Producer | None) -> bytes
 
 @dataclass(slots=True)
 class LoadTimes:
-    """How long partitions took to load since the broker started."""
+    """The times that partitions took to load since the broker started."""
 
     count: int = 0
     sum_ms: int = 0

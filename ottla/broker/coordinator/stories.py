@@ -1,7 +1,7 @@
-"""The stories of one coordinator's groups or transactional ids: what was decided about each, and why (`server/story.py`).
+"""The stories of one coordinator's groups or transactional ids: the decisions about each, and their causes (`server/story.py`).
 
-Soft decisions, such as the beginning of a rebalance, are added where they are made. What was appended is added by the context, in one
-place, with the few facts of each type of record that matter.
+Soft decisions, such as the beginning of a rebalance, are added where they are made. Appended records are added by the context,
+in one place, with the few important facts of each type of record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RecordAccount(NamedTuple):
     text: str
     #: Returns the facts of a record from its key and value.
     facts: Callable[[Any, Any], tuple[object, ...]]
-    #: Whether successive records of this type grow one entry, because they belong to one course of events.
+    #: True if successive records of this type extend one entry, because they belong to the same course of events.
     is_frequent: bool = False
 
 

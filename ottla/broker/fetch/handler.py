@@ -48,7 +48,7 @@ Sent: TypeAlias = tuple[FetchPartition, int, int, int, bytes | memoryview, Parti
 
 
 def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) -> list[Sent]:
-    """Return what is sent of the rows, and leave the session as its client will know it (KIP-227).
+    """Return the rows that are sent, and leave the session in the state that its client will know (KIP-227).
 
     An incremental response leaves out unchanged partitions. Partitions with nothing to read become idle until they change.
     """
@@ -150,7 +150,7 @@ class DelayedFetch(PendingResponse):
         self.parts = None
         self.reader = reader
         self.is_waiting = True
-        #: What has changed since the last look.
+        #: The partitions that have changed since the last look.
         self.fresh: dict[FetchPartition, None] = {}
         self._since_ns = since_ns
         reader.session.waiting = self
@@ -160,7 +160,7 @@ class DelayedFetch(PendingResponse):
             wanted.watch(None if partition is None else partition.watchers)
 
     def expire(self) -> None:
-        """Answer with what is there: max.wait.ms is over, or the session is about to change."""
+        """Answer with the records that are there: max.wait.ms is over, or the session is about to change."""
         DelayedFetch.wake(self, True)
 
     def wake(self, is_over: bool = False) -> None:
@@ -184,7 +184,7 @@ class DelayedFetch(PendingResponse):
             raise
 
     def _has_enough(self, ready_bytes: dict[FetchPartition, int]) -> bool:
-        """Look at what has changed, not at the whole session."""
+        """Look only at the changed partitions, not at the whole session."""
         reader, is_enough = self.reader, False
         for wanted in self.fresh:
             ready_bytes.pop(wanted, None)

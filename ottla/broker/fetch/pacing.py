@@ -32,7 +32,7 @@ SHARE_OF_MEASURED = 0.97
 #: Growth of the rate in a second: GROWTH in the first STEADY_MS after the measurement, GROWTH_LATER after them.
 GROWTH, GROWTH_LATER = 0.01, 0.1
 STEADY_MS = 3_000
-#: What may be sent at once after a while without requests, in milliseconds of the rate.
+#: The bytes that may be sent at once after a while without requests, in milliseconds of the rate.
 BURST_MS = 20
 
 
@@ -69,7 +69,7 @@ class FetchPacing:
         self.caught_up()
 
     def caught_up(self) -> None:
-        """Forget what was measured: the client has no backlog any more, and reads what is written now."""
+        """Forget the measurements: the client has no backlog any more, and reads newly written records."""
         self._last_ms: int | None = None
         self._first_ms = 0
         self._bytes = 0
@@ -100,7 +100,7 @@ class FetchPacing:
 
     def sent(self, now_ms: int, nbytes: int) -> None:
         if self._last_ms is None:
-            return  # what a fetch at the end of its partitions has waited for
+            return  # a fetch has waited at the end of its partitions, which is no pause
         self._last_ms = now_ms
         self._bytes += nbytes
         if self._rate:

@@ -45,7 +45,7 @@ READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 UNKNOWN_OFFSET = -1
-#: What `SessionReader._records` says of rows in place of a number: one has another log, or none; one is not to wait.
+#: Special results of `SessionReader._records` in place of a number: a row has another log, or none; a row is not to wait.
 CHANGED, URGENT = -2, -1
 TOPIC_IDS_VERSION = 13
 #: Before KIP-392 a consumer could not know that it reads from a follower.
@@ -64,7 +64,7 @@ class RemoteReads(Protocol):
     """Reads of remote storage, where it is on (`remote_fetch.py`)."""
 
     def begin(self, fetch: Any, rows: list[Row], reply: Reply[FetchResponse], moved: Moved) -> Callable[[], None]:
-        """Complete the reply with what the store has of one partition; return how to cancel it."""
+        """Complete the reply with the store's records of one partition. Return a function that cancels this."""
 
 
 class FetchedBroker(Protocol):
@@ -361,8 +361,8 @@ def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:
 def nearer_replica(partition: Partition, rack: str, offset: int, cluster: ClusterImage) -> int | None:
     """Return a replica in the consumer's rack (KIP-392, Kafka's RackAwareReplicaSelector), or None for the leader itself.
 
-    The leader alone knows how far each follower is. A follower is offered if it is in sync, alive and has the offset; of
-    several followers, the one with the highest offset.
+    Only the leader knows the progress of each follower. A follower is chosen if it is in sync, alive and has the offset; of
+    several such followers, the one with the highest offset.
     """
     own = cluster.brokers.get(partition.node_id)
     if own is None or own.rack == rack:

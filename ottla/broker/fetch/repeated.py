@@ -119,7 +119,7 @@ class RepeatedFetch(SessionReader):
             if session.reads_remote or session.is_closed:
                 connection.fast_path = None
             return NOT_SERVED
-        # What follows is what the handler would do as well.
+        # The next steps are those of the handler.
         if not self._take_over(session, buf, at + 5, end, topics):
             self._miss(connection)
             return NOT_SERVED

@@ -165,7 +165,7 @@ class FetchSession:
         #: Monotonic time of the last request: an idle follower held everything that there was then.
         self.contact_ms = 0
         self.cached_size = len(partitions)
-        #: Its last request was for an offset that is in remote storage alone: the next one is the handler's.
+        #: Its last request was for an offset that is only in remote storage, so the handler takes the next request.
         self.reads_remote = False
         #: The request that has not been answered yet.
         self.waiting: WaitingRequest | None = None

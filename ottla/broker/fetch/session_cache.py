@@ -46,7 +46,7 @@ class DelayTimes:
 
 
 class FetchSessionCache:
-    """All sessions of a node."""
+    """The fetch sessions of a node."""
 
     def __init__(self, slots: int, rng: Random, *, paced: bool = True) -> None:
         self._slots = slots

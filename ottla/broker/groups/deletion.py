@@ -1,8 +1,8 @@
 """DeleteGroups: a group of any kind is deleted with its offsets, and with its state at other coordinators.
 
-The state elsewhere, which is that of share partitions at share coordinators, is deleted first, because the group alone knows of
-it. So a deletion is two decisions. The first one writes down what is deleted elsewhere, the second one has the tombstones. If
-the coordinator moves in between, the client asks again, and the first decision finds what was left.
+The state elsewhere, which is that of share partitions at share coordinators, is deleted first, because only the group knows of
+it. So a deletion is two decisions: the first records the deletion elsewhere, the second appends the tombstones. If the
+coordinator moves in between, the client asks again, and the first decision finds what was left.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class GroupDeletion:
 
 
 def begin(shard: GroupMetadataManager, now_ms: int, group_id: str) -> Outcome[States]:
-    """Begin the deletion of a group. If it cannot be deleted, the second decision says what is wrong."""
+    """Begin the deletion of a group. If it cannot be deleted, the second decision has the error."""
     group = shard.groups.get(group_id)
     if group is None or group.members or group_id in shard.unreadable:
         return Outcome(response=frozenset())

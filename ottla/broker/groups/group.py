@@ -70,7 +70,7 @@ def offset_commit_record(
 
 
 class GroupRecordCodec(RecordCodec):
-    """Which of the records groups understand, and in which version they are written."""
+    """The types of records that groups understand, and the versions in which they are written."""
 
     #: The partitions' metadata of consumer groups is not among them: since Kafka 4.1 a hash is in its place (KIP-1101).
     types: ClassVar[RecordTypes] = {
@@ -105,7 +105,7 @@ class TopicPartition(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Who commits offsets of which partitions; `version` is that of OffsetCommit, and None for TxnOffsetCommit."""
+    """The committer of offsets of some partitions. `version` is that of OffsetCommit, or None for TxnOffsetCommit."""
 
     member_id: str
     group_instance_id: str | None
@@ -195,7 +195,7 @@ class Group(Protocol):
     """A group of any kind."""
 
     type: ClassVar[GroupType]
-    #: Whether the group ends when it has neither members nor offsets.
+    #: True if the group ends when it has neither members nor offsets.
     should_expire: ClassVar[bool]
 
     @property

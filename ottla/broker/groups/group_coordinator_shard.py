@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 SWEEP_KEY = "expire-offsets"
 EXPIRY_KEY = "expire-group-metadata"
 SESSIONS_KEY = "sessions-after-load"
-#: How many looks of a sweep the beginning of a session counts as, because it schedules a timer. Each turn has a limit of looks.
+#: The beginning of a session schedules a timer, and so counts as this many looks of a sweep. Each turn has a limit of looks.
 SESSION_LOOKS = 4
 
 

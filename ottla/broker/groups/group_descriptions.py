@@ -51,7 +51,7 @@ def listed(group: Group, states: Set[str]) -> ListedGroup | None:
 
 @frozen
 class Description(Generic[G, T]):
-    """How groups are described whose kind has an API of its own; `failed` makes a row of error code, message and group id."""
+    """The description of groups of a kind that has its own API. `failed` makes a row of error code, message and group id."""
 
     kind: type[G]
     described: Callable[[GroupMetadataManager, G], T]

@@ -106,7 +106,7 @@ class GroupMetadataManager:
     kinds: ClassVar[GroupKinds]
 
     def story(self, group_id: str, log: logging.Logger) -> StoryLogger[str]:
-        """Return a logger for what is decided about the group."""
+        """Return a logger for decisions about the group."""
         return self.stories.logger_of(group_id, log)
 
     # ---- hard state

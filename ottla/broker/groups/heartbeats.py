@@ -2,8 +2,8 @@
 target, the members' timers, and how members are removed.
 
 A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the target
-of that epoch; the member's next step; what one kind alone has. Each leaves a state that the next heartbeat can go on from. Most
-heartbeats decide nothing and only begin the session again.
+of that epoch; the member's next step; a last one that only some kinds have. Each leaves a state that the next heartbeat can go
+on from. Most heartbeats decide nothing and only begin the session again.
 
 A small target is computed at once, a large one on a worker thread. The records of its members come first, in as many batches as they
 need, and the record of the assignment epoch last: until it is there no target counts as new, so that a coordinator that ends in between
@@ -147,7 +147,7 @@ def assign_if_due(
 ) -> Outcome[T]:
     """Compute a target, at most once in each assignment interval.
 
-    Many members may join at once (KIP-1263). A member alone need not wait, unless what it gets `may_change` at once.
+    Many members may join at once (KIP-1263). A single member need not wait, unless its assignment `may_change` at once.
     """
     is_too_early = is_in_interval(shard, now_ms, group) and (may_change or len(group.members) > 1)
     if group.epoch == group.assignment_epoch or is_too_early:
@@ -166,7 +166,7 @@ def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGro
 def target_records(
     group_id: str, epoch: int, before: Mapping[str, Any], records: ModernRecords[Any], plan: Plan, now_ms: int
 ) -> list[CoordinatorRecord]:
-    """Return the records of members whose target is another one than before, and that of the assignment epoch after them."""
+    """Return the records of members whose target has changed, and that of the assignment epoch after them."""
     changed = [
         records.target_record(group_id, member_id, target)
         for member_id, target in plan.assign(before).items()

@@ -206,7 +206,7 @@ def tombstones(shard: GroupMetadataManager, group_id: str) -> list[CoordinatorRe
 def on_topics_deleted(shard: GroupMetadataManager, now_ms: int, names: frozenset[str]) -> Unasked:
     """Delete the offsets of deleted topics: a new topic of the same name starts without offsets.
 
-    What is committed from now on is for that new topic, and stays though the sweep comes to it later.
+    Offsets that are committed from now on are for that new topic, and the sweep keeps them even if it comes to them later.
     """
     newest_offset = shard.newest_offset
     offsets = shard.offsets

@@ -117,9 +117,9 @@ class IsrChangeCounts:
 
 
 class UnflushedAges:
-    """The age of the oldest record that is in the page cache alone: what a power loss of this machine would take.
+    """The age of the oldest record that is only in the page cache: a power loss of this machine would destroy it.
 
-    As in Kafka a record is acknowledged before it is flushed, and its other replicas are what keeps it. Appends are not timed: a
+    As in Kafka a record is acknowledged before it is flushed, and its other replicas protect it. Appends are not timed: a
     scrape remembers the recovery point of each log that it finds unflushed, and the age begins with the first scrape that found it
     there.
     """

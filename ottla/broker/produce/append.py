@@ -1,6 +1,6 @@
 """The append of a Produce to the partitions that this broker leads. A hot path: one plain function, no await, no record decoded.
 
-Each partition has its own error. What comes before the append is in handler.py: authorization, and what a request may have to wait for.
+Each partition has its own error. The steps before the append are in handler.py: authorization, and the waits of a request.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class FlushOwner(Protocol):
 
 
 def append_job(own_log: Log | None, records: bytes | memoryview, now_ms: int) -> DiskJob | None:
-    """Return what the disk must do before a follower's log can take the records, if anything."""
+    """Return the disk work that must come before a follower's log can take the records, if any."""
     if own_log is None:
         return None
     # The first batch decides whether the append begins with a roll by time.
@@ -99,7 +99,7 @@ class GroupFlush:
                     await flush_when_there_is_room(self._world, local_log, BACKOFF_MS)
                 except StorageFailure as failure:
                     log.error("flush of %s: %s", local_log, failure)
-                    # What waits is in another log if this one has moved away from its disk meanwhile.
+                    # The waiting job is about another log if this partition has moved to another disk meanwhile.
                     failed = owner.leader_log in (local_log, None)
                 owner.flushed(failed)
         finally:
@@ -180,7 +180,7 @@ class LogRemoval:
             self._renaming.discard(directory.path)
 
     async def remove(self, directory: LogDir) -> None:
-        """Unlink what was deleted long enough ago in a log directory."""
+        """Unlink files in a log directory that were deleted long enough ago."""
         now_ms, remove = self._world.clock.wall_ms(), self._logs.remove_deleted
         removed = 1
         while removed and not self._stopped:

@@ -82,7 +82,7 @@ class FetchRequests:
         self._session = session
         self._broker_epoch = broker_epoch
         self._replica_state = ReplicaState(replica_id=settings.node_id)
-        #: The bytes of a request before its session epoch and after its topics, and what they were made for.
+        #: The bytes of a request before its session epoch and after its topics, and the key for which they were made.
         self._form = b"", b""
         self._form_of = (0, 0, 0)
 
@@ -147,7 +147,7 @@ def request_form(request: FetchRequest, version: int, client_id: str | None) -> 
 
 
 def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> OneAnswer | None:
-    """Return what is in a response that has one partition and no error; None for every other."""
+    """Return the data of a response that has one partition and no error, or None for any other response."""
     at = pos + ONE_ANSWER.size
     if at >= end:
         return None
@@ -172,7 +172,7 @@ def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> OneAns
 
 
 def answer_of(data: PartitionData, key: Key) -> OneAnswer:
-    """Return what a follower takes of one partition of any response."""
+    """Return the data of one partition of any response."""
     records = cast("bytes | memoryview", data.records or b"")
     return OneAnswer(INVALID_SESSION_ID, key, data.high_watermark, data.log_start_offset, records)
 

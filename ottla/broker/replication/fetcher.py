@@ -319,7 +319,7 @@ class LeaderFetcher:
         except TooLong:
             raise
         except Exception:
-            # A bug, such as a truncation that would cut what is acknowledged, must not keep the other partitions from their leader.
+            # A bug, such as a truncation that would cut acknowledged records, must not stop the fetches of other partitions.
             log.exception("An answer of broker %d for %s could not be handled", self.leader_id, partition)
             self._delay(key, self._settings.backoff_ms)
 

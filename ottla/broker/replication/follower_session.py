@@ -88,7 +88,7 @@ class Followed:
     sent: Position | None = None
     sent_in: int = -1
     delayed_until_ms: int = NOT_DELAYED
-    #: What ends the delay instead of a time.
+    #: The event that ends the delay in place of a time.
     wait: Wait | None = None
 
 
@@ -146,9 +146,9 @@ class FollowerSession:
             self._forgotten[key] = None
 
     def await_truncation(self, key: Key) -> Wait:
-        """Leave the partition out until `end`: what is appended beside the truncation would be truncated as well.
+        """Leave the partition out until `end`: records that are appended during the truncation would be truncated as well.
 
-        The leader may have acknowledged it by then. Metadata that changes only the ISR does not end this.
+        The leader may have acknowledged them by then. Metadata that changes only the ISR does not end this.
         """
         followed = self.followed[key]
         assert followed.wait is None, f"{followed.partition} is not fetched while something is awaited"

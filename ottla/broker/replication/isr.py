@@ -141,7 +141,7 @@ class InSyncReplicas:
         self.is_under_min = len(self.members) < self.min_size
 
     def follow(self, replicas: Collection[int], now_ms: int) -> None:
-        """Replace the followers; what is known of one that was there before stays."""
+        """Replace the followers. A follower that was there before keeps its progress."""
         known = self.followers.copy()
         self.followers.clear()
         for replica in replicas:

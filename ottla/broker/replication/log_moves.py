@@ -54,7 +54,7 @@ FLUSH_BYTES = 64 << 20
 FLUSHES_BESIDE_APPENDS = 3
 
 Key = tuple[bytes, int]
-#: What a move waits for before its next step.
+#: The event for which a move waits before its next step.
 Wait: TypeAlias = Callable[[], Awaitable[object]]
 
 

@@ -56,10 +56,10 @@ CONFIG_UNITS = 20
 
 class LeadershipListener(Protocol):
     def on_leader(self, partition: Partition) -> None:
-        """This node leads the partition since now, in a new leader epoch."""
+        """Notify the listener that this node now leads the partition, in a new leader epoch."""
 
     def on_resigned(self, partition: Partition) -> None:
-        """This node has stopped leading the partition."""
+        """Notify the listener that this node has stopped leading the partition."""
 
 
 class Replicas:

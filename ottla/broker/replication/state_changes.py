@@ -15,7 +15,7 @@ from ottla.storage.log.log import Log
 log = logging.getLogger(__name__)
 
 
-#: Causes of what the stories of partitions have: the controller's decision, and the log of the leader.
+#: Causes in the stories of partitions: the controller's decision, and the log of the leader.
 METADATA, LEADERS_LOG = because("metadata"), because("the leader's log")
 DIRECTORY = because("log directory")
 

@@ -1,4 +1,4 @@
-"""Replication throttles (KIP-73): what a reassignment may take of disks and networks while replicas are made.
+"""Replication throttles (KIP-73): the share of disks and networks that a reassignment may use while replicas are made.
 
     leader.replication.throttled.rate       bytes a second that this broker sends to throttled replicas
     leader.replication.throttled.replicas   of a topic: partition:broker pairs, or *: where this broker leads

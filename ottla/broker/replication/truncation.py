@@ -56,10 +56,10 @@ def agreed_end(own_log: Log, leader: EpochEndOffset) -> int:
 
 
 class Basis(NamedTuple):
-    """The facts by which a truncation is decided: the role of the partition, and how its log was.
+    """The facts by which a truncation is decided: the role of the partition, and the state of its log.
 
-    A log whose truncations and end offset are the same has the same batches. In another leader epoch the answer is another one,
-    and records that were appended meanwhile may be acknowledged.
+    A log whose truncations and end offset are the same has the same batches. In another leader epoch the answer may differ, and
+    records that were appended meanwhile may be acknowledged.
     """
 
     partition: Partition
@@ -89,7 +89,9 @@ async def truncate_after(world: World, job: Callable[[], Decoded | None], basis:
 
 
 async def go_to_leaders_range(world: World, link: LeaderLink, timeout_ms: int, basis: Basis) -> None:
-    """Bring a log into the leader's range: it ends before the leader's start (which was deleted), or after its end (unclean election)."""
+    """Bring a log into the leader's range if it ends before the leader's start (whose records were deleted), or after the
+    leader's end (unclean election).
+    """
     partition, own_log, channel = basis.partition, basis.log, link.require()
     end = await leader_offset(channel, timeout_ms, basis, LATEST)
     start = await leader_offset(channel, timeout_ms, basis, EARLIEST)
@@ -111,7 +113,7 @@ async def go_to_leaders_range(world: World, link: LeaderLink, timeout_ms: int, b
 
 
 async def leader_offset(channel: Channel, timeout_ms: int, basis: Basis, timestamp: int) -> int:
-    """Return what the leader's ListOffsets has for the partition. Raises KafkaError, ChannelClosed."""
+    """Return the leader's answer to ListOffsets for the partition. Raises KafkaError, ChannelClosed."""
     partition = basis.partition
     asked = ListOffsetsPartition(
         partition_index=partition.index, current_leader_epoch=basis.leader_epoch, timestamp=timestamp

@@ -49,7 +49,7 @@ INTERNAL_PREFIX = "__"
 
 
 class DeadLetterSource(NamedTuple):
-    """Where the records of some dead letters come from.
+    """The origin of the records of some dead letters.
 
     `leader_epoch` is the epoch in which they were given up. In a later epoch the log may have other records at their offsets,
     and the leader of that epoch has the letters written again.
@@ -159,7 +159,7 @@ REQUEST_TIMEOUT_MS = 30_000
 #: Attempts of one batch. They take half a minute, longer than a broker's session and an election; Kafka makes 5 in 15 s.
 ATTEMPTS_MAX = 9
 RETRY_MS, RETRY_MS_MAX = 100, 30_000
-#: What is read for the copies of one batch, and by one read of the log.
+#: The records that are read for the copies of one batch, and by one read of the log.
 COPY_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 16
 IS_ENABLED = "errors.deadletterqueue.group.enable"

@@ -1,4 +1,6 @@
-"""Records that were read for a share fetch, by batch: their offsets, which of them were aborted, and what the fetch acquires of them (KIP-932)."""
+"""The records that were read for a share fetch, by batch: their offsets, the aborted ones, and those that the fetch acquires
+(KIP-932).
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,7 @@ class Fetched:
         """Read from `offset` on. The batches after the one with the offset `enough_at` will not be acquired."""
         self.offset = offset
         self.records = records
-        #: The aborted transactions in them; None: the local log knows.
+        #: The aborted transactions in the records, or None if the local log knows them.
         self.transactions = transactions
         #: The bytes that count towards the minimum: if there are more than the limit of bytes, the limit, as in
         #: broker/fetch/reader.py.

@@ -209,7 +209,7 @@ class InFlightRecords:
         self.start = self.end = offset
 
     def drop_before(self, offset: int) -> None:
-        """The start offset moves forward to `offset`: what is below is forgotten, whatever its state."""
+        """Move the start offset forward to `offset`. The states of records below it are dropped."""
         while self.runs and self.runs[0].first < offset:
             run = self.runs[0]
             self._count(run, -1)

@@ -71,7 +71,7 @@ class RemoteRecords:
         """Take `changed`, which is called when a read has ended."""
         self._reads, self._partition, self._changed = reads, partition, changed
         self._question: _Question | None = None
-        #: The answer; None while it is read.
+        #: The answer, or None during the read.
         self._found: TieredBatches | KafkaError | None = None
 
     def read(self, own: Log, offset: int, end: int, max_bytes: int, *, read_committed: bool) -> RemoteBatches | None:

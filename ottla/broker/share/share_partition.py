@@ -1,4 +1,5 @@
-"""The leader's state of one share partition: who holds which records, how often each was delivered, what is done (KIP-932).
+"""The leader's state of one share partition: who holds which records, how often each was delivered, which ones are done
+(KIP-932).
 
 It decides only; time comes as an argument. A change that the persister has to know is an `Update`: its records keep their state
 and cannot be changed again until the caller reports that the update is written (`written`) or is not (`not_written`).
@@ -23,7 +24,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 #: From half of the deliveries on, and from the second at the earliest, records of a batch are delivered in smaller and smaller
 #: parts, so that one bad record does not use up the deliveries of its neighbours.
 THROTTLED_DELIVERIES_MIN = 2
-#: If the limit of deliveries is at most this, the last delivery of a record may contain other records.
+#: If the limit of deliveries is not above this number, the last delivery of a record may contain other records.
 UNISOLATED_LIMIT = 2
 #: States in which no member gets the record again.
 GIVEN_UP = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED})
@@ -53,7 +54,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Records that change once this is written."""
+    """Records whose state changes once this update is written."""
 
     runs: list[Run]
     batches: list[StateBatch]
@@ -119,7 +120,7 @@ class SharePartition:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the first of the acquisition locks times out."""
+        """Return the time at which the first of the acquisition locks expires."""
         deadlines = [run.deadline_ms for run in self.in_flight.runs if _is_held(run)]
         return min(deadlines, default=None)
 

@@ -72,7 +72,7 @@ class ShareSession:
             self.partitions.pop(partition, None)
 
     def rotated(self) -> list[TopicIdPartition]:
-        """Return the partitions, beginning with another one in each request: none is always the last."""
+        """Return the partitions, beginning with the next one in each request, so that no partition is always the last."""
         partitions = list(self.partitions)
         turn = (self.epoch - 1) % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]

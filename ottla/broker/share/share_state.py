@@ -1,4 +1,5 @@
-"""The state of a share partition, as leaders, the share coordinator and the records of `__share_group_state` have it in common (KIP-932).
+"""The state of a share partition in the form that leaders, the share coordinator and the records of `__share_group_state` share
+(KIP-932).
 
 Leaders and the group coordinator reach it by the persister. Each call is about one share partition. Calls that are made in one turn of
 the loop go to their coordinators together. The reply is completed in a later turn, with a KafkaError where the call failed for good:

@@ -1,1 +1,3 @@
-"""Topics that are tables: what the broker that leads their partitions has done, beside it, at each interval. docs/dev/TABLES.md."""
+"""Topics that are tables: the work that is done for them at each interval, beside the broker that leads their partitions. See
+docs/dev/TABLES.md.
+"""

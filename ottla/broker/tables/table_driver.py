@@ -51,7 +51,7 @@ class _Turn(NamedTuple):
 
 
 class TableDriver:
-    """The tables of a broker's topics: which there are, whose turn it is, and what was found of them."""
+    """The tables of a broker's topics: their list, the next one to work on, and the facts found about each."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class TableDriver:
             timer.cancel()
 
     async def _work(self, table: TopicTable, *, maintains: bool) -> None:
-        """Do one slice of a topic's work, and take over what came out of it."""
+        """Do one slice of a topic's work, and take over its result."""
         clock = self._world.clock
         led = [found for each in self.led(table.topic) if (found := led_log(each)) is not None]
         image = self._metadata.image
@@ -212,7 +212,7 @@ class TableDriver:
         leads_first = first is not None
         job = self._job(table, values, max(topic.partitions) + 1)
         if maintains:
-            # What the table waits for would fail maintenance, too, and be logged twice.
+            # The reason for which the table waits would fail maintenance, too, and would be logged twice.
             if first is not None and not table.kind:
                 await self._maintain(table, job._replace(maintains=True), first)
             return

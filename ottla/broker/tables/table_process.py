@@ -39,11 +39,11 @@ class TableProcess:
         self._is_made = False
         #: The jobs by whose settings the process has imported its libraries.
         self._prepared: set[tuple[str, ...]] = set()
-        #: How often a topic had no answer since it had one, by the topic's id.
+        #: The number of times that a topic has had no answer since its last one, by the topic's id.
         self._unanswered: Counter[str] = Counter()
 
     async def work(self, job: TableJob, timeout_ms: int) -> TableReport:
-        """Do a job. It raises nothing: what has failed is the report's reason to wait."""
+        """Do a job. It raises no error: a failure becomes the report's reason to wait."""
         if (package := lacking(EXTRA)) is not None:
             return TableReport(kind=LACKING, waits=f"{package} is not installed here: {install(EXTRA)}")
         deadline_ms = START_MS_MAX
@@ -66,7 +66,7 @@ class TableProcess:
             return TableReport(kind=ENDED, waits=str(fault))
 
     async def forget(self, topic_ids: list[str]) -> None:
-        """Close what is open of these topics."""
+        """Close the open files of these topics."""
         for topic_id in topic_ids:
             del self._unanswered[topic_id]
         if self._is_made:

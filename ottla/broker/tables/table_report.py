@@ -67,7 +67,7 @@ def table_metrics(driver: TableDriver, now_ms: int) -> Iterator[Family]:
 
 
 def table_states(driver: TableDriver, topic: str | None, wall_ms: int, now_ms: int) -> Iterator[dict[str, Any]]:
-    """Yield what is known of each table, or of one topic's, in the order of topics."""
+    """Yield the known facts of each table, or of one topic's, in the order of topics."""
     for name, table in sorted(driver.tables.items()):
         if topic not in (None, name):
             continue

@@ -35,7 +35,7 @@ class LogPoint(NamedTuple):
 
 
 class TableLag:
-    """How far the table is behind one partition that this broker leads."""
+    """The lag of the table behind one partition that this broker leads."""
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -61,7 +61,7 @@ class TableLag:
 
 
 class TableMaintenance:
-    """When one topic's table is maintained next, and what came of it. Times are monotonic, in ms."""
+    """The time of the next maintenance of one topic's table, and the result of the last. Times are monotonic, in ms."""
 
     def __init__(self, topic: str, story: StoryLogger[str], due_ms: int) -> None:
         self._topic = topic
@@ -70,7 +70,7 @@ class TableMaintenance:
         self.runs = self.merged = self.deleted = self.failures = 0
         #: Why the last attempt has failed; empty if it has not.
         self.failed = ""
-        #: When one has ended, by the wall clock; -1 if none has.
+        #: The end of the last maintenance by the wall clock, or -1 if there was none.
         self.ended_ms = -1
         self._kind = ""
         self._failed = 0
@@ -117,9 +117,9 @@ class TopicTable:
         self.topic, self.topic_id = topic, topic_id
         self._story = story
         self.maintenance = TableMaintenance(topic, story, maintained_ms)
-        #: When it is worked on next: at once, so that the table of a new topic is there.
+        #: The time of the next work: at once, so that the table of a new topic is made.
         self.due_ms = now_ms
-        #: Whether only a commit is due: the offers of this broker are there, and others' come.
+        #: True if only a commit is due: this broker has made its offers, and those of others come.
         self.is_commit_next = False
         self.lags: dict[int, TableLag] = {}
         self.commits = self.rows = self.rejected = self.left_out = self.failures = 0

@@ -1,4 +1,4 @@
-"""Client telemetry of one broker (KIP-714): its subscriptions, its client instances, and what they pushed.
+"""Client telemetry of one broker (KIP-714): its subscriptions, its client instances, and the metrics that they pushed.
 
 Values are kept by client: pushed sums are added up, pushed gauges replace the former value. Clients and series are bounded.
 """
@@ -65,7 +65,7 @@ class PushedMetrics:
 
 
 class ClientSeries:
-    """All series of one broker's clients."""
+    """The series of one broker's clients."""
 
     def __init__(self) -> None:
         self._clients: OrderedDict[bytes, PushedMetrics] = OrderedDict()

@@ -108,7 +108,7 @@ class ClientInstance:
 
 
 class ClientInstances:
-    """All client instances of one broker, and the subscriptions that they are compared with."""
+    """The client instances of one broker, and the subscriptions that are matched with them."""
 
     def __init__(self) -> None:
         self._subscriptions: dict[str, Subscription] = {}

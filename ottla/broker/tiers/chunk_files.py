@@ -19,12 +19,12 @@ from ottla.storage.files import Files
 
 log = logging.getLogger(__name__)
 
-#: For so long a disk that has failed is neither written nor read.
+#: The time for which a failed disk is neither written nor read.
 REST_MS = 60_000
 
 
 class ChunkName(NamedTuple):
-    """A part of what the store has of a segment: a number of its log, or another file of it, whole."""
+    """A part of a segment in the store: a numbered part of its log, or the whole of another file."""
 
     segment_id: bytes
     suffix: str
@@ -104,7 +104,7 @@ class Passage:
     ) -> None:
         self._files, self._fetch, self._kept, self.path, self._doomed = files, fetch, kept, path, doomed
         self.is_found = False
-        #: What was written to `path`.
+        #: The contents that were written to `path`.
         self.size = 0
         self.failure: StorageFailure | None = None
 
@@ -128,7 +128,7 @@ class Passage:
         return data
 
     def undo(self) -> None:
-        """Remove what was written after the read had been given up."""
+        """Remove a file that was written after its read had been given up."""
         if self.size:
             self._files.remove(self.path)
 

@@ -1,7 +1,7 @@
 """The topic `__remote_log_metadata`, as one broker reads and writes it (KIP-405).
 
-Each broker follows the partitions of the topic that its own replicas need, and those that it leads: it replays what is committed there, from the
-topic's start. What it writes takes effect by that replay alone, as with every other state. The leader of a partition of the topic
+Each broker follows the partitions of the topic that its own replicas need, and those that it leads: it replays their committed
+records, from the topic's start. Its own records take effect only by that replay, too. The leader of a partition of the topic
 may be another broker, so records are produced to it and fetched from it as a client would.
 """
 
@@ -54,7 +54,7 @@ TOPIC_CONFIG = {"cleanup.policy": "delete", "retention.bytes": "-1", "remote.sto
 REQUEST_TIMEOUT_MS = 30_000
 #: Records of one turn of the loop: 250 segments take 10 ms.
 READ_BYTES = 1 << 16
-#: How long a read waits for new records, and the delay of the next read after a failure.
+#: The time that a read waits for new records, and the delay of the next read after a failure.
 WAIT_MS, RETRY_MS = 500, 200
 CREATED = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 

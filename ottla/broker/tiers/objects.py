@@ -1,4 +1,4 @@
-"""The objects of remote segments: their names, what is in them, and the calls of a store, each with a deadline (KIP-405).
+"""The objects of remote segments: their names, their contents, and the calls of a store, each with a deadline (KIP-405).
 
 The layout is that of Kafka's LocalTieredStorage, below a folder or an address:
 
@@ -94,7 +94,7 @@ class StoredSegment(Protocol):
 def claim(store: TierStore, cluster_id: str) -> None:
     """Make the location this cluster's, before something is written or deleted there.
 
-    A fork has the settings and the records of its original, and would delete what that still reads.
+    A fork has the settings and the records of its original, and would delete objects that the original still reads.
 
     Raises:
         TierFailure: the location is another cluster's.
@@ -117,7 +117,9 @@ def name_of(place: TieredPartition, segment: RemoteSegment, suffix: str) -> str:
 
 
 class _Call(Generic[T]):
-    """A call on a thread, which may come back after it was given up: then it undoes what it has done, because nothing names that any more."""
+    """A call on a thread, which may come back after it was given up. Then it undoes its effect, because no record names its
+    objects any more.
+    """
 
     def __init__(self, function: Callable[[], T], undo: Callable[[], object]) -> None:
         self._function, self._undo = function, undo
@@ -153,7 +155,7 @@ class StoreCalls:
         self._left.append(undo)
 
     async def undo_left(self, timeout_ms: int) -> None:
-        """Undo what was left, and what the store did not let late calls undo themselves. What fails again is left for the next time."""
+        """Undo the effects that late calls could not undo themselves. If this fails again, it is left for the next time."""
         self._take_back()
         left, self._left = self._left, []
         for undo in left:

@@ -11,7 +11,7 @@ from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
-#: After so many failed rounds the log has an error: the disk fills as long as nothing is copied.
+#: After this many failed rounds the log has an error: the disk fills as long as nothing is copied.
 FIRST_FAILURES = 3
 
 
@@ -71,7 +71,7 @@ class PartitionTier:
     def __init__(self, name: str) -> None:
         self._name = name
         self.is_busy = False
-        #: When the last copy began (monotonic, ms).
+        #: The time of the last copy's beginning (monotonic, ms).
         self.copied_ms = float("-inf")
         #: Why segments are neither copied nor deleted; empty if they are.
         self.waits = ""

@@ -18,14 +18,14 @@ from ottla.storage.segment.segment_file import INDEX_SUFFIX
 
 #: The chunk in which a read has ended, and two more.
 DEPTH = 3
-#: The ends of so many reads are remembered.
+#: The number of reads whose ends are remembered.
 ENDS_MAX = 10_000
 
 _Place = tuple[bytes, int]
 
 
 class ReadingAhead:
-    """The ends of the last reads, and what is under way for them."""
+    """The ends of the last reads, and the reads ahead that are in progress for them."""
 
     def __init__(self, chunks: RemoteChunks, spawn: Spawn) -> None:
         self._chunks, self._spawn = chunks, spawn

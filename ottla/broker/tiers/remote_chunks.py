@@ -20,9 +20,10 @@ from ottla.broker.tiers.objects import StoreCalls, TierFailure
 from ottla.protocol.primitives import Buffer
 from ottla.server.world import World
 
-#: What is kept in memory, of the whole broker: sixteen chunks of 4 MiB.
+#: The bytes that are kept in memory for the whole broker: sixteen chunks of 4 MiB.
 KEPT_BYTES = 64 << 20
-#: How many chunks may be read ahead. Four consumers then have two each, which is what a store needs that answers after 50 ms.
+#: The number of chunks that may be read ahead. Four consumers then have two each, which is enough for a store that answers
+#: after 50 ms.
 AHEAD_MAX = 8
 AHEAD_AT_ONCE = 4
 READERS, CALL_TIMEOUT = "remote.log.reader.threads", "ottla.tier.call.timeout.ms"

@@ -49,7 +49,7 @@ class SegmentWindow(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """The window that is needed besides: what was found so far does not answer."""
+    """The window that is needed besides, because the parts found so far do not give the answer."""
 
     position: int
     size: int
@@ -119,7 +119,7 @@ class RemoteSegmentReader:
         return entry[1] if entry is not None and 0 <= entry[1] < self.segment.size else 0
 
     async def _in_windows(self, position: int, look: Callable[[SegmentWindow], T | Needed]) -> T:
-        """Return what is found in the window at this position, or in those that it asks for."""
+        """Return the result of a search in the window at this position, or in those that it asks for."""
         found: T | Needed = Needed(position, HEADER_BYTES)
         is_indexed = position > 0
         try:

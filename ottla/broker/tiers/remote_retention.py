@@ -19,7 +19,7 @@ GIVEN_UP_MS = 3_600_000
 
 
 class Expiry(NamedTuple):
-    """Where the log is to start, and the segments that are to leave the store then."""
+    """The new start of the log, and the segments that are then to leave the store."""
 
     log_start: int
     gone: list[RemoteSegment]

@@ -33,7 +33,7 @@ Epochs: TypeAlias = Sequence[tuple[int, int]]
 
 
 class Lineage(NamedTuple):
-    """The leader epochs of a log, and its end: what the store has beyond that is not the log's."""
+    """The leader epochs of a log, and its end: records in the store beyond that are not the log's."""
 
     epochs: Epochs
     end: int
@@ -144,7 +144,7 @@ class RemoteSegments:
             self._ends.append(largest)
 
     def find(self, offset: int, lineage: Lineage) -> FoundSegment | None:
-        """Return a segment that has the log's record at `offset`; of several the one that has most of what follows."""
+        """Return a segment that has the log's record at `offset`; if there are several, the one that reaches furthest."""
         self._sort()
         best: FoundSegment | None = None
         index = bisect_right(self._finished, offset, key=lambda each: each.start) - 1

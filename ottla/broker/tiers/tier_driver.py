@@ -102,7 +102,7 @@ class TierDriver:
         self._partitions: dict[tuple[bytes, int], PartitionTier] = {}
         self._all = PartitionTier("all topics")
         self._copies = OwnCopies()
-        #: Since when a topic is gone, by its id and the partition (monotonic, ms).
+        #: The time since which a topic is gone, by its id and the partition (monotonic, ms).
         self._gone_ms: dict[tuple[bytes, int], int] = {}
         self._due = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -132,7 +132,7 @@ class TierDriver:
         self._partitions.pop((partition.topic_id, partition.index), None)
 
     def segments_of(self, partition: Partition) -> RemoteSegments | None:
-        """Return what the store has of a partition; None as long as that is not known."""
+        """Return the store's segments of a partition, or None as long as they are not known."""
         return self.topic.segments(partition.topic_id, partition.index)
 
     def _known(self, topic_id: bytes, partition: int) -> Mapping[bytes, RemoteSegment] | None:
@@ -228,7 +228,7 @@ class TierDriver:
         await self._calls.undo_left(self._configs[CALL_TIMEOUT])
 
     async def _tend(self, led: LedLog, tier: PartitionTier) -> None:
-        """Copy what is to be copied of one led partition, and delete what has expired."""
+        """Copy the due segments of one led partition, and delete the expired ones."""
         try:
             if (segments := self.segments_of(led.partition)) is not None:
                 await self._confirm(led, segments)
@@ -391,7 +391,7 @@ def place_of_partition(partition: Partition) -> TieredPartition:
 
 
 def learn(own: Log, segments: RemoteSegments) -> None:
-    """Note up to where the store has what is on the local disk: each offset of it, and by the log's own lineage."""
+    """Note up to which offset the store has the segments of the local disk, without a gap, and with the log's own lineage."""
     start, lineage = own.local_start_offset, lineage_of(own)
     covered = segments.covered_to(start, lineage)
     has_any = covered > start or segments.find(start - 1, lineage) is not None

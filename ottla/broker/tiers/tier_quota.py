@@ -52,7 +52,7 @@ class TierQuota:
         self._throttles = self._throttled_ms = self._throttle_ms_max = 0
 
     def wait_ms(self) -> int:
-        """Return how long it is until more may be taken; 0 if it may be now."""
+        """Return the time until more bytes may be taken, 0 if they may be taken now."""
         limit = self._configs[self.properties.limit]
         if limit != self._limit:
             windows = self._configs[self.properties.window_num] * self._configs[self.properties.window_seconds]
@@ -60,7 +60,7 @@ class TierQuota:
         return 0 if limit == UNLIMITED else self._bucket.wait_ms(self._clock.mono_ms())
 
     def take(self, size: int) -> None:
-        """Count so many bytes, which may be more than are left."""
+        """Count this many bytes, which may be more than are left."""
         if self._limit != UNLIMITED:
             self._bucket.take(size, self._limit, self._clock.mono_ms())
 

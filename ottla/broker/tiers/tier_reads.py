@@ -131,7 +131,7 @@ class TierReads:
         return None
 
     def begin(self, partition: Partition, work: Coroutine[Any, Any, T], done: Callable[[T | KafkaError], None]) -> None:
-        """Call `done` with what a read or a search of the partition has found, or with its error, whatever that is."""
+        """Call `done` with the result of a read or a search of the partition, or with its error, whatever that is."""
 
         async def run() -> None:
             found: T | KafkaError

@@ -87,7 +87,7 @@ def _seen(driver: TierDriver, led: LedLog, tier: PartitionTier, wall_ms: int) ->
 
 
 def tier_states(driver: TierDriver, topic: str | None, wall_ms: int) -> Iterator[dict[str, Any]]:
-    """Yield what is known of each led partition, or of those of one topic, in the order of topics and partitions."""
+    """Yield the known facts of each led partition, or of those of one topic, in the order of topics and partitions."""
     for led, tier in sorted(driver.led(), key=lambda each: (each[0].partition.topic, each[0].partition.index)):
         if topic not in (None, led.partition.topic):
             continue

@@ -85,7 +85,7 @@ class Admission:
                     continue  # the append has the reason
                 log = partition.leader_log
                 if log is None:
-                    # This broker may become its leader before the append, for which nothing was verified.
+                    # This broker may become the partition's leader before the append, and nothing was verified for that.
                     self._rejected[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     continue
                 if log.rules.may_ask:

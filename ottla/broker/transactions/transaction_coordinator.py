@@ -1,7 +1,7 @@
 """The transaction coordinator as handlers see it: finds the shard of a transactional id, gives a response, now or by a Reply.
 
-Here are the checks that need no shard, the producer ids that decisions take, and the markers on their way. What a
-transaction does is in decisions.py. And what administrators see of them (KIP-664, KIP-994, KIP-1152).
+Here are the checks that need no shard, the producer ids that decisions take, and the markers on their way. It also describes
+transactions to administrators (KIP-664, KIP-994, KIP-1152). The steps of a transaction are in decisions.py.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _elect(
 
 
 class Candidates:
-    """The partitions that the present run of a scheduled election has still to look at, over several turns; None before a
+    """The partitions that the present run of a scheduled election still has to look at, over several turns. It is None before a
     run.
     """
 

@@ -81,7 +81,7 @@ def handle_heartbeat(
 
 
 def _watch(components: ControllerComponents, broker_id: int, context: RequestContext) -> None:
-    """Watch the broker's newest connection. An old one may have been cut: what was sent on it comes late, and then its close."""
+    """Watch the broker's newest connection. An old one may have been cut: its last requests come late, and then its close."""
     connection = context.connection
     newest = components.heartbeat_connections.get(broker_id)
     if newest is not None and newest.opened_ns >= connection.opened_ns:

@@ -1,6 +1,6 @@
 """Dynamic configurations. AlterConfigs: replace the whole dynamic configuration of resources. IncrementalAlterConfigs: set, delete, append to, subtract
 from single configs (KIP-339). Resources that the client may not change, or that are named twice, get errors; the others are decided.
-DescribeConfigs: what a controller itself is configured with, too.
+DescribeConfigs: also the configuration of a controller itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): what a topic, node, group or client-metrics subscription is configured with, and from where.
+"""DescribeConfigs (32): the configuration of a topic, node, group or client-metrics subscription, and the source of each value.
 
     topic           described by any node, with its own values as defaults
     broker          its id: the values of this node, static ones among them, so only the node itself can describe them; "": what is set for all

@@ -12,7 +12,7 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
-#: These have no remote storage, whatever their configuration says: it is read by what reads them (KIP-405).
+#: These topics have no remote storage, whatever their configuration says, because remote storage itself reads them (KIP-405).
 LOCAL_TOPICS = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC, CLUSTER_METADATA_TOPIC}
 #: Only this client may write to internal topics from outside: Kafka's own tools repair them under that name.
 ADMIN_CLIENT_ID = "__admin_client"

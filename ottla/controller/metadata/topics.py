@@ -143,7 +143,7 @@ class PartitionRegistration(NamedTuple):
         )
 
 
-#: What a ClearElrRecord does to a partition.
+#: The changes that a ClearElrRecord makes to a partition.
 WITHOUT_ELR = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
 #: The cost of a changed partition, in units of a turn's worth (`controller.metadata.loader`); a look at one is a unit.
 CHANGE_UNITS = 10

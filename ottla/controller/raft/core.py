@@ -194,7 +194,7 @@ class RaftCore:
             case UpdateVoter(), VoterChangeReply():
                 handled = replication.on_update_reply(state, reply, now_ms)
             case AddVoter() | RemoveVoter(), VoterChangeReply():
-                # This response has neither epoch nor leader. Whether the voters changed follows from the log.
+                # This response has neither epoch nor leader. The log shows whether the voters changed.
                 handled = reply.error is ErrorCode.NONE
             case _, SupportedVersionsReply():
                 reconfiguration.on_supported_versions(state, request_id, reply, now_ms)

@@ -179,7 +179,7 @@ class RaftNode:
         return self._append([(len(values), values) for values in split(records, self._batch_bytes_max)], epoch)
 
     def append_atomic(self, records: list[bytes], *, epoch: int | None = None) -> int:
-        """Like `append`, but in one batch: all are committed at once, or none.
+        """Append records as `append` does, but in one batch: all are committed at once, or none.
 
         Raises:
             KafkaError: RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR; nothing was appended.

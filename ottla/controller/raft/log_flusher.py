@@ -40,7 +40,7 @@ class LogFlusher:
         self._stopped = self._given_up = False
 
     def want(self) -> None:
-        """Flush what is appended by now; a leader waits for `append_linger_ms` for more of it."""
+        """Flush all appended records. A leader waits for `append_linger_ms` for more of them."""
         self.is_wanted = True
         if self.is_running:
             return

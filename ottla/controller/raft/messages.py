@@ -91,7 +91,7 @@ class BeginQuorumEpoch:
 
 @frozen
 class BeginQuorumEpochReply(LeaderReply):
-    """The voter follows the leader, or knows a later one."""
+    """The voter has followed the leader, or knows a later leader."""
 
 
 @frozen

@@ -92,7 +92,7 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> int:
-        """The end of what is written: the core may be ahead of it while the disk has no room."""
+        """The end of the written batches. The core may be ahead of it while the disk has no room."""
         return self.log.log_end_offset
 
     @property

@@ -54,7 +54,7 @@ class RaftConfig:
     segment_ms: int = setting("metadata.log.segment.ms")
     retention_bytes: int = setting("metadata.max.retention.bytes", unlimited)
     retention_ms: int = setting("metadata.max.retention.ms", unlimited)
-    #: The room that is kept on the disk for votes and for what a leader has sent.
+    #: The room that is kept on the disk for votes and for the batches of a leader.
     reserve_bytes: int = RESERVE_BYTES
 
     @property

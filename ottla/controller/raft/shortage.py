@@ -1,4 +1,4 @@
-"""The writes of a replica of the quorum, and what it does while its disk has no room, or the process no descriptor.
+"""The writes of a replica of the quorum, and its reaction while its disk has no room, or the process no descriptor.
 
     refused    a leader's append finds no room before the core has taken a step: the client gets the reason, and nothing has changed
     reserved   the core has taken a step, and its votes or batches find no room: a piece of the reserve is given up for them
@@ -32,7 +32,7 @@ REPEAT_MS = 60_000
 
 
 class LogWriter:
-    """Writes what the core has decided, or keeps it until there is room."""
+    """Writes the decisions of the core, or keeps them until there is room."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LogWriter:
         self._on_written = on_written
         self._on_refusal = on_refusal
         self._on_failure = on_failure
-        #: Why there is no room, in words for operators; None while there is some.
+        #: The reason why there is no room, in words for operators, or None while there is some.
         self.shortage: str | None = None
         self._unwritten: Effects | None = None
         self._has_refused = False
@@ -69,7 +69,7 @@ class LogWriter:
             timer.cancel()
 
     def write(self, effects: Effects) -> bool:
-        """Write what a step of the core changes; return False if that has to wait for room.
+        """Write the changes of a step of the core. Return False if they have to wait for room.
 
         Raises:
             StorageFailure: the disk has failed.
@@ -94,7 +94,7 @@ class LogWriter:
             self._on_failure(failure)
 
     def make_room(self, batches: Sequence[tuple[int, list[bytes] | ControlRecords]]) -> None:
-        """Make room for a leader's batches, before the core has them: what it has cannot be taken back.
+        """Make room for a leader's batches, before the core gets them: the core cannot give them back.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, there is none.

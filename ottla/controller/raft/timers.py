@@ -25,7 +25,7 @@ class TickTimer:
         self._deadline_ms = NEVER
 
     def set(self, deadline_ms: int) -> None:
-        """Call the tick at this time and at no other one; with NEVER it is not called."""
+        """Call the tick at this time and not before. With NEVER it is not called."""
         if deadline_ms == self._deadline_ms:
             return
         self.cancel()

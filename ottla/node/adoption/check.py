@@ -1,7 +1,7 @@
 """The whole check of a node's directories, from their names to a report. It changes nothing.
 
-The properties of the node that goes on are those of Kafka's server.properties, or a minimal set made from what the directories say. The
-report is rows of what was found, and sentences about what a start changes.
+The properties of the node that goes on are those of Kafka's server.properties, or a minimal set made from what the directories
+say. The report has rows of findings, and sentences about the changes that a start makes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ ADVERTISED_RELEASE = "ottla.advertised.release"
 GIVE_FILE = "give Kafka's own file with --config server.properties"
 PLAINTEXT = 0
 BROKER, CONTROLLER = "broker", "controller"
-#: These records and offsets are kept for ever: Kafka's file may have retention above the defaults, which would let them expire.
+#: These records and offsets must be kept for ever: Kafka's file may have a retention above the defaults, with which they would
+#: expire.
 KEEP = {"log.retention.ms": "-1", "log.retention.bytes": "-1", "offsets.retention.minutes": "2147483647"}
 #: Internal topics that a single broker has still to create.
 ALONE = {
@@ -269,7 +270,7 @@ def facts(checked: Checked) -> Facts:
 
 
 def changes(checked: Checked) -> Iterator[str]:
-    """Yield what the first start changes, in sentences."""
+    """Yield the changes that the first start makes, as sentences."""
     owner, logs = checked.ownership, checked.logs
     yield "no file is converted: the formats are the same"
     for path, meta in owner.identities.items():

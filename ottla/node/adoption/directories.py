@@ -47,7 +47,7 @@ class CannotAdopt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The cluster and the node that all the directories name."""
+    """The cluster and the node whose names all the directories have."""
 
     cluster_id: str
     node_id: int

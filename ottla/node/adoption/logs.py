@@ -62,7 +62,7 @@ KINDS = {
 
 @dataclass(slots=True)
 class FoundLogs:
-    """The partitions of the node, and what a start does to them."""
+    """The partitions of the node, and the changes that a start makes to them."""
 
     logs: Logs
     #: Replicas that the metadata gives to this node and that have no directory here.

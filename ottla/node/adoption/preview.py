@@ -1,4 +1,4 @@
-"""Files whose changes stay in memory: what a start would change on the disk is known before anything is changed.
+"""Files whose changes stay in memory: they show what a start would change on the disk, before anything is changed.
 
 The code that opens and recovers logs runs on them as it is, so that a check in advance finds what the start will find, by the
 same rules. A file that is mapped for writing is a private mapping: its changes end with the mapping.
@@ -63,7 +63,7 @@ class PreviewFiles(OsFiles):
             if name in files or file in self._written or file in self._moved
         }
 
-    # Reading
+    # Reading files
 
     def read(self, path: str) -> bytes | None:
         if path in self._written:
@@ -90,7 +90,7 @@ class PreviewFiles(OsFiles):
             return PrivateMapping(path, None, bytes(self._written[path]), capacity)
         return PrivateMapping(path, self._on_disk(path) or path, b"", capacity, self._cut.get(path))
 
-    # What would be changed
+    # The changes
 
     def touch(self, path: str, start: int, end: int) -> None:
         pass
@@ -217,7 +217,7 @@ class PrivateMapping:
         self.populate(start, end)
 
     def close(self) -> None:
-        """Drop the reference to the mapping, which ends with its last view."""
+        """Drop the reference to the mapping, which is unmapped with its last view."""
         self.buffer = memoryview(b"")
 
     def fill_holes(self, start: int) -> None:

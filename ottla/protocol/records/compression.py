@@ -74,7 +74,7 @@ class Codec(NamedTuple):
     level_max: int = 0
     #: The first version of Produce whose batches may have it.
     produce_since: int = 0
-    #: How early clients that push telemetry are to choose it (KIP-714); 0: they are not offered it.
+    #: The place in the order in which telemetry clients are to choose the codec (KIP-714), or 0 if it is not offered to them.
     telemetry_rank: int = 0
     #: The codec's batches are looked at outside of the check that most batches pass.
     needs_look: bool = False

@@ -220,7 +220,9 @@ def decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
 
 
 def _one_frame(package: _Zstandard, data: memoryview, max_bytes: int) -> bytes | None:
-    """Return the contents of the frame, None if cramjam has to decompress it. OverLimitError; ZstdError for a damaged frame."""
+    """Return the contents of the frame, or None if cramjam has to decompress it. Raises OverLimitError, and ZstdError for a
+    damaged frame.
+    """
     zstandard = package.zstandard
     frame = zstandard.get_frame_parameters(data)
     is_known = frame.content_size != zstandard.CONTENTSIZE_UNKNOWN

@@ -1,8 +1,8 @@
 """Message sets, the format of records before batches (magic 0 and 1), for clients of releases before 4.0: Produce v0-2 and
 Fetch v0-3.
 
-Logs have batches alone (magic 2). What such a client produces becomes one batch, as in Kafka since 0.11, and what it fetches becomes
-messages again: without headers, without control batches, and without timestamps in magic 0.
+Logs have only batches (magic 2). The messages that such a client produces become one batch, as in Kafka since 0.11, and the
+batches that it fetches become messages again: without headers, without control batches, and without timestamps in magic 0.
 
     offset i64 | size i32 | crc u32 of what follows | magic i8 | attributes i8 | timestamp i64 (magic 1) | key | value
 
@@ -133,9 +133,10 @@ def _bytes(records: memoryview, pos: int, stop: int) -> tuple[memoryview | None,
 
 
 def messages_of(records: Buffer, offset: int, magic: int, turn: Turn, max_bytes: int) -> Work[tuple[bytes, int]]:
-    """Return the records of batches from an offset on as messages of a magic, and the offset that follows what was looked at.
+    """Return the records of batches from an offset on as messages of a magic, and the offset that follows the last of these
+    batches.
 
-    There are at most `max_bytes`, and at least one message if the batches have one: the client asks again for what is left.
+    There are at most `max_bytes`, and at least one message if the batches have one: the client asks again for the rest.
 
     Raises:
         KafkaError: a batch is damaged, or UNSUPPORTED_COMPRESSION_TYPE as Kafka answers where a batch is in zstd (KIP-110).

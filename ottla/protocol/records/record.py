@@ -245,7 +245,7 @@ def _read_bytes(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, pos: int, end: int) -> tuple[RecordHeaders, int]:
     count, pos = _varint(data, pos)
-    # Each header takes at least two bytes, so this also bounds what is allocated.
+    # Each header takes at least two bytes, so this check also bounds the allocated memory.
     if count < 0 or count > end - pos:
         raise _invalid(f"{count} headers in {end - pos} bytes")
     headers: list[tuple[str, bytes | None]] = []

@@ -315,7 +315,7 @@ def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now
 
 
 def _takes_from(turn: object, records: int) -> bool:
-    """Take budget for decoding `records` for a better error only. A request may hold thousands of invalid batches."""
+    """Take budget for decoding this many records only for a better error. A request may hold thousands of invalid batches."""
     if not isinstance(turn, Turn):
         return records <= RECORDS_A_TURN
     if turn.left <= records:

@@ -1,1 +1,1 @@
-"""Compaction: what is cleaned, and how."""
+"""Compaction: the choice of logs, and the cleaning of their segments."""

@@ -186,7 +186,7 @@ class FutureLogs:
 
 
 def _extent(log: Log) -> tuple[int, int, int]:
-    """Order two logs of a partition by what they have: epochs decide, because a log's records of an older epoch may be divergent."""
+    """Order two logs of a partition by their contents: epochs decide, because records of an older epoch may be divergent."""
     return log.epochs.epoch_of(log.log_end_offset - 1), log.log_end_offset, log.log_start_offset
 
 
@@ -234,7 +234,7 @@ def follow_start(current: Log, future: Log, now_ms: int) -> None:
 
 
 def _start_over(current: Log, future: Log) -> None:
-    """Empty the future log. It takes over what the current one knows of records that only remote storage has."""
+    """Empty the future log. It takes over the current log's state of records that are only in remote storage."""
     start = current.local_start_offset
     is_remote, producers = current.log_start_offset < start, ProducerStates()
     if (
@@ -279,7 +279,7 @@ class ReadAhead(NamedTuple):
 def read_ahead(log: Log, offset: int, size: int) -> ReadAhead | None:
     """Return a read of `size` bytes from the disk if an earlier process wrote the batch at this offset, else None.
 
-    The event loop would otherwise wait for the disk at each page. What is read stays in the page cache.
+    The event loop would otherwise wait for the disk at each page. The bytes stay in the page cache.
     """
     index = log.segments.floor_index(offset)
     segment = log.segments[index]

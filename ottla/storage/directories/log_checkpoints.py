@@ -1,4 +1,5 @@
-"""The checkpoints of the log directories: read at start, written as a whole, and lowered before what they cover goes.
+"""The checkpoints of the log directories: read at start, written as a whole, and lowered before records that they cover are
+removed.
 
 A checkpoint that exceeds a log's end would cover the records that are appended there next. So the entries are lowered before a
 truncation, when a log turns out to be shorter at the start, and when a partition's name gets a new log.
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Collected(NamedTuple):
-    """The contents of a checkpoint, and what they were made of."""
+    """The contents of a checkpoint, and the offsets of which they were made."""
 
     logs: list[Log]
     values: list[int | None]
@@ -32,8 +33,9 @@ class Collected(NamedTuple):
 class LogCheckpoints:
     """The checkpoints of the log directories, and their files.
 
-    The methods named `write_...` write what the open logs say at the moment, on any thread; with `only`, for this log directory, without,
-    for all of them. The others raise `StorageFailure` if a file cannot be written; log directories are given to them by their paths.
+    The methods named `write_...` write the present offsets of the open logs, on any thread: with `only` for this log directory,
+    else for all of them. The others raise `StorageFailure` if a file cannot be written; log directories are given to them by
+    their paths.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class LogCheckpoints:
         return self._of(directory, name).get(key, 0)
 
     def begin(self, directory: LogDir) -> None:
-        """All logs of the directory are open: from now on its checkpoints are written, and no entry is beyond a log's end."""
+        """Begin to write the directory's checkpoints: all of its logs are open, and no entry may exceed a log's end."""
         ends = {(log.topic, log.partition): log.log_end_offset for log in self._logs_in(directory)}
         self._lower_to_ends(directory.path, ends)
         self._complete.add(directory.path)

@@ -129,7 +129,7 @@ class OpenLogs:
         return source
 
     def clear(self) -> None:
-        """All logs are closed."""
+        """Forget all logs, because they are closed."""
         self._logs.clear()
         self._by_name.clear()
         self._futures.clear()
@@ -137,7 +137,7 @@ class OpenLogs:
             logs.clear()
 
     def names_unsynced(self, directory: LogDir) -> None:
-        """A log of the directory has taken another one's place: its name is not synced."""
+        """Note that a log of the directory has taken the place of another one: its name is not synced."""
         self._renamed[directory.path] = self._renamed.get(directory.path, 0) + 1
 
     def remove_files(self, log: Log, directory: LogDir, now_ms: int, replaced_by: LogDir | None = None) -> None:
@@ -172,7 +172,7 @@ class OpenLogs:
             self.on_directory_failed(directory)
 
     def sync_names(self, directory: LogDir) -> bool:
-        """Sync the names of the logs that have taken another one's place. Return False if the directory is offline."""
+        """Sync the names of logs that have taken the place of others. Return False if the directory is offline."""
         renamed = self._renamed.get(directory.path)
         if directory.online and renamed is not None:
             try:
@@ -202,7 +202,8 @@ class OpenLogs:
         self.checkpoints.lower(directory.path, (log.topic, log.partition), wanted)
 
 
-#: What a look at a log costs in a turn, and a segment that leaves: 10 us and 100 us, in records of a microsecond each.
+#: The cost, in a turn, of a look at a log, and of a segment that is removed: 10 us and 100 us, in records of a microsecond
+#: each.
 LOOKED_AT = 10
 GONE = 100
 

@@ -81,7 +81,7 @@ def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_o
     epochs_in_file = _load_epochs(history) if sizes.get(epochs.FILE) else []  # Kafka creates the file empty
     if not clean:
         if spec.config.remote_storage_enable:
-            # Epochs and producer states of what is in remote storage alone cannot be read from batches again.
+            # Epochs and producer states of records that are only in remote storage cannot be read from batches again.
             recovery_point = max(recovery_point, segments[0].base_offset)
         history.forget_from(recovery_point)
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)

@@ -1,4 +1,4 @@
-"""The part of a log that is on the disk: its recovery point, and what a power loss could still take back.
+"""The part of a log that is on the disk: its recovery point, and the part that a power loss could still take back.
 
 It also keeps up to where the log is compacted.
 
@@ -109,7 +109,7 @@ class Durability:
     @property
     def unflushed_bytes(self) -> int:
         """The number of bytes that recovery must check after a crash."""
-        base, flushed = self.flush_mark  # the last flush has synced so much of that segment
+        base, flushed = self.flush_mark  # the last flush has synced this much of that segment
         segments = self.segments.from_offset(self.recovery_point)
         return max(sum(each.file.size - (flushed if each.base_offset == base else 0) for each in segments), 0)
 
@@ -209,7 +209,7 @@ class Durability:
         """The log begins at `offset`, and all before that is in remote storage."""
         self.recovery_point = offset
 
-    # What checkpoints say
+    # The offsets in checkpoints
 
     def recovery_point_to_write(self, end_offset: int) -> int:
         """Return the recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
@@ -268,7 +268,7 @@ class FlushJob:
     failure: StorageFailure | None = None
 
     def is_current(self) -> bool:
-        """Return whether what was to be synced is still in the log."""
+        """Return whether the part that was to be synced is still in the log."""
         return self.truncations == self.durability.truncations and not self.durability.partition_dir.closed
 
     def run(self) -> None:
@@ -328,7 +328,7 @@ class Cleaning:
         self.is_moving = False
 
     def cleaned(self, until: int) -> None:
-        """All below `until` is clean: a pass has ended, or the checkpoint says so at the start."""
+        """Note that all below `until` is clean: a pass has ended, or the checkpoint says so at the start."""
         self.cleaned_until = until
 
     def truncated(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""The log of one replica: its offsets, appends and reads, and the parts that own what it is made of.
+"""The log of one replica: its offsets, appends and reads, and the parts of which it consists.
 
     log start offset <= high watermark <= log end offset            and the recovery point: all below it is flushed
     log start offset <= local start offset <= log end offset        what lies between the first two is in remote storage alone (KIP-405)
@@ -141,7 +141,7 @@ class Log:
         self.epochs.truncate_from_start(offset)
 
     def local_start_at(self, offset: int) -> None:
-        """Raise the local start offset: what is before it is in remote storage. The log still has its epochs."""
+        """Raise the local start offset: records before it are only in remote storage. The log still has their epochs."""
         assert offset <= self.log_end_offset
         self.local_start_offset = max(self.local_start_offset, offset)
 
@@ -174,8 +174,8 @@ class Log:
         self.epochs.truncate_from_start(self.log_start_offset)
         self.producers = replaced.producers
         self.snapshots.follow(self.producers)
-        # After a kill the other log may know less than this one: its start and high watermark are as old as their checkpoints. What is
-        # below a log start was committed.
+        # After a kill the other log may know less than this one: its start and high watermark are as old as their checkpoints.
+        # Records below a log start were committed.
         self.high_watermark = max(replaced.high_watermark, self.log_start_offset)
         self.cleaning.take_over(replaced.cleaning)
         self.durability.take_over(replaced.durability)

@@ -1,4 +1,5 @@
-"""Work on a log that does not change it: searches by timestamp in what is on the local disk, and the preparation of a client's batch.
+"""Work on a log that does not change it: searches by timestamp in the segments on the local disk, and the preparation of a
+client's batch.
 
 Searches by timestamp decode clients' batches, and their headers may make a search read the whole log. So the searches are work
 in turns (`protocol.work`), and decode only the offset and timestamp of a record.

@@ -25,8 +25,8 @@ PARTITION_METADATA = "partition.metadata"
 # This file exists while batches are removed from the end of a log. If the process is killed meanwhile, page cache and disk
 # differ; by this file the next process knows that it must bring the end of the log to the disk before it appends.
 TRUNCATION = "truncation-in-progress"
-# This file exists while a log takes over what remote storage has. Recovery empties a log that has it: its batches, epochs and producer states
-# may be of two histories.
+# This file exists while a log takes over state from remote storage. Recovery empties a log that has it: its batches, epochs and
+# producer states may be of two histories.
 RESTORATION = "restoration-in-progress"
 DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
 NAME_BYTES_MAX = 255
@@ -69,7 +69,7 @@ class PartitionDir:
         self.lock = Lock()  # held while the first files or a snapshot are created, on any thread
         self.deleted_files: list[str] = []  # the retention job that is under way
         self.before_files: Callable[[], None] | None = None
-        self.retiring: RetentionJob | None = None  # the one that is under way
+        self.retiring: RetentionJob | None = None  # the job that is in progress
 
     @property
     def log_dir(self) -> str:
@@ -98,7 +98,7 @@ class PartitionDir:
         with self.lock:
             self.closed = True
 
-    # Its creation
+    # The creation of the directory
 
     def call_before_files(self, before_files: Callable[[], None]) -> None:
         """Set the function that is called before the first files are created, on any thread.
@@ -233,7 +233,7 @@ class RetentionJob:
             self._place.files.sync_dir(self._place.path)
 
     def end(self) -> None:
-        """Count what was renamed.
+        """Count the renamed files.
 
         Raises:
             StorageFailure: the log directory goes offline (`DiskFull`: the job is the next one again).

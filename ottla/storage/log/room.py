@@ -71,7 +71,7 @@ class Room:
         )
 
     def on_new_active(self) -> None:
-        """The active segment is another one, or has its first batch."""
+        """Note that the active segment has changed, or has its first batch."""
         segment, config = self._segments.active, self._config
         self._roll_timestamp = self._roll_wall_ms = NEVER
         if segment.file.size:

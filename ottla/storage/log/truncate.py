@@ -1,6 +1,7 @@
 """Truncation: a follower removes the end of its log where it diverges from the leader's (KIP-101), or all of it.
 
-A follower whose log ends before its leader's local start begins behind what remote storage has (KIP-405): `restore_and_start_at`.
+A follower whose log ends before its leader's local start begins after the end of remote storage (KIP-405):
+`restore_and_start_at`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def truncate_to(log: Log, offset: int, decoded: Decoded | None = None) -> bool:
         return False
     offset = _batch_start(log, offset)
     if offset <= log.segments[0].base_offset:
-        is_remote = log.config.remote_storage_enable  # the log then starts before what is here
+        is_remote = log.config.remote_storage_enable  # the log then starts before the batches that are here
         truncate_fully_and_start_at(log, offset, min(log.log_start_offset, offset) if is_remote else None)
         return True
     gap_before = log.durability.leave_gap()
@@ -59,9 +60,9 @@ def truncate_to(log: Log, offset: int, decoded: Decoded | None = None) -> bool:
 
 
 def truncation_job(log: Log, offset: int) -> Callable[[], Decoded | None] | None:
-    """Return a function that reads what the truncation needs of the producer states, for a worker thread.
+    """Return a function that reads the producer states that the truncation needs, for a worker thread.
 
-    It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
+    It changes nothing. Its result is for `truncate_to`, which reads again if the log was truncated meanwhile.
     """
     return log.snapshots.decoding(log.log_start_offset, offset, log.durability.truncations)
 
@@ -114,7 +115,7 @@ class Restored(NamedTuple):
 
 
 def restore_and_start_at(log: Log, restored: Restored, log_start_offset: int) -> None:
-    """Remove all batches; the next append starts behind what was restored, and the log at `log_start_offset`.
+    """Remove all batches; the next append starts after the restored state, and the log starts at `log_start_offset`.
 
     All of it is on the disk when this returns, or nothing: a crash in between empties the log (RESTORATION).
     """
@@ -142,7 +143,7 @@ def restore_and_start_at(log: Log, restored: Restored, log_start_offset: int) ->
         log.files.remove(marker)
         log.files.sync_dir(
             log.directory
-        )  # otherwise a power loss could bring it back, and take what is appended from now on
+        )  # otherwise a power loss could bring it back, and destroy records that are appended from now on
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise

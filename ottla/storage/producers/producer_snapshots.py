@@ -43,7 +43,7 @@ Frozen = Mapping[int, list[ProducerState]]
 
 
 class Decoded(NamedTuple):
-    """A snapshot that was read on another thread, good for one load while its file is what it was."""
+    """A snapshot that was read on another thread. One load may use it while its file is unchanged."""
 
     offset: int
     states: list[ProducerState]
@@ -55,16 +55,18 @@ class ProducerSnapshots:
     """The snapshots of one log. Only `write_frozen`, and what `decoding` returns, run on another thread than the log's own."""
 
     def __init__(self, files: Files, directory: str, files_lock: Lock, producers: ProducerStates) -> None:
-        """Take `files_lock`, which is held while a file is written: a flush may be writing what was truncated at the same offset."""
+        """Take `files_lock`, which is held while a file is written: a flush may be writing truncated states at the same
+        offset.
+        """
         self._files = files
         self._files_lock = files_lock
         self._directory = directory
         self._producers = producers
         self.offsets: list[int] = []  # of the files
-        self.frozen: dict[int, list[ProducerState]] = {}  # what the next flush writes
-        # What each flush under way writes, and which of these offsets were left since it began.
+        self.frozen: dict[int, list[ProducerState]] = {}  # the states that the next flush writes
+        # The states that each running flush writes, and those of their offsets that were truncated since it began.
         self._writing: list[tuple[Frozen, set[int]]] = []
-        self._left_behind: set[int] = set()  # files of what was truncated, which may be written again
+        self._left_behind: set[int] = set()  # files of truncated states, which may be written again
         self._unsynced = -1  # the newest snapshot, until it is synced
 
     def open(self, offsets: list[int]) -> None:
@@ -118,7 +120,7 @@ class ProducerSnapshots:
     # A flush
 
     def begin_writing(self) -> Frozen:
-        """Return what a flush is to write. `end_writing` must follow."""
+        """Return the states that a flush is to write. `end_writing` must follow."""
         frozen, self.frozen = self.frozen, {}
         self._writing.append((frozen, set()))
         return frozen
@@ -138,7 +140,9 @@ class ProducerSnapshots:
             written.append(offset)
 
     def end_writing(self, frozen: Frozen, written: list[int], *, is_current: bool, is_closed: bool) -> None:
-        """Count what a flush has written, or remove it if the log was truncated, or retention has passed it, meanwhile."""
+        """Count the files that a flush has written, or remove them if meanwhile the log was truncated, or retention has passed
+        them.
+        """
         number = next(number for number, (each, _) in enumerate(self._writing) if each is frozen)
         _, left = self._writing.pop(number)
         self._left_behind.update(offset for offset in written if offset in left or not is_current)

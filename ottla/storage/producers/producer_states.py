@@ -110,7 +110,7 @@ class ProducerBound(Protocol):
 
 
 class ProducerStates:
-    """All producers of one partition."""
+    """The producers of one partition."""
 
     __slots__ = (
         "_ended_firsts", "_generation", "_verifications", "bound", "requires_verification", "states", "undecided", "unreplicated",
@@ -127,7 +127,7 @@ class ProducerStates:
         self._verifications: dict[int, Verification] = {}
         # True for partitions that clients write to: the first batch of a transaction needs a verification (KIP-890).
         self.requires_verification = False
-        #: How many producers clients may bring, on partitions that clients write to.
+        #: The number of producers that clients may bring, on partitions that clients write to.
         self.bound: ProducerBound | None = None
 
     def __len__(self) -> int:

@@ -57,7 +57,7 @@ class Segment:
         self.trimmed = False  # True if it was trimmed since the last flush
         self.removed = False  # see `mark_removed`
         self._first_timestamp: int | None = None
-        #: Where readers go on: positions of the batches that contain these offsets, or will (`remember`).
+        #: The positions at which readers go on: those of the batches that contain these offsets, or will (`remember`).
         self.hints: dict[int, int] = {}
 
     # Finding

@@ -140,7 +140,9 @@ def _read_indexes(segment: Segment) -> bool:
 
 
 def clean_end(active: Segment) -> int | None:
-    """Return the log end offset from the last batches of the active segment; None if these are not as a clean stop leaves them."""
+    """Return the log end offset from the last batches of the active segment, or None if they differ from those of a clean
+    stop.
+    """
     try:
         active.indexes.read()
     except CorruptFile as error:

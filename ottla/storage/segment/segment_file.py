@@ -217,7 +217,9 @@ class SegmentFile:
             self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
 
     def age(self) -> None:
-        """Have readers look whether what was written until now is still in memory: the kernel may have written and dropped it."""
+        """Let readers check whether the bytes written until now are still in memory: the kernel may have written and dropped
+        them.
+        """
         if self.mapped is not None and self.active:
             self.fresh_from = self.size
 

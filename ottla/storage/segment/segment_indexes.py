@@ -33,7 +33,7 @@ class TimestampAndOffset(NamedTuple):
 #: A position before each position of a file.
 ANYWHERE = -1
 NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
-#: It has not been looked for. No batch is above it, so that it stays until then.
+#: The value was not searched yet. No batch is above it, so that it stays until then.
 UNKNOWN = TimestampAndOffset(2**63, -1)
 
 

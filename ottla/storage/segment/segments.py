@@ -90,8 +90,8 @@ class Segments:
             return Read(NO_BYTES, offset)
         in_memory = file.size
         if start < file.fresh_from:
-            # The read includes the header behind it, so that the kernel is asked once: each question takes a tenth of what a consumer's
-            # read costs.
+            # The read includes the header after it, so that the kernel is asked once: each call takes a tenth of the cost of a
+            # consumer's read.
             size = min(max_bytes, limit - start)
             in_memory = file.in_memory_until(start, size + HEADER_BYTES)
             max_bytes = max(min(in_memory - start, size), min(size, COLD_READ_BYTES) if min_one else 0)

@@ -1,4 +1,4 @@
-"""The metrics that a client is asked for (KIP-714)."""
+"""The metrics that a subscription asks a client for (KIP-714)."""
 
 from __future__ import annotations
 

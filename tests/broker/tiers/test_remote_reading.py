@@ -38,7 +38,7 @@ def log_object(store: MemoryStore) -> str:
 
 
 class Reading:
-    """Readers of segments in a store, with chunks of some bytes, and what they have in common."""
+    """Readers of segments in a store, with chunks of a fixed size, and the parts that they share."""
 
     def __init__(self, store: MemoryStore, chunk_bytes: int = 4 << 20) -> None:
         self.store, self.chunk_bytes = store, chunk_bytes

@@ -61,7 +61,7 @@ class ClassicGroup:
         self.members: dict[str, ClassicGroupMember] = {}
         # group.instance.id -> member id (KIP-345)
         self.static_members: dict[str, str] = {}
-        # None when the group is not of consumers, or its subscriptions cannot be read.
+        # None if the members are not consumers, or their subscriptions cannot be read.
         self.subscribed_topics: frozenset[str] | None = None
         # ---- soft
         # Ids handed out with MEMBER_ID_REQUIRED that did not come back yet (KIP-394).
@@ -76,7 +76,9 @@ class ClassicGroup:
     # ---- the record
 
     def adopt(self, value: GroupMetadataValue) -> None:
-        """Become what a record of the living coordinator says; members present before keep their soft state."""
+        """Take the state of a record that the active coordinator has appended; members that were there before keep their soft
+        state.
+        """
         before = self.members
         self._become(value)
         for member_id, member in self.members.items():
@@ -135,7 +137,7 @@ class ClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def next_generation(self, now_ms: int) -> None:
-        """All members have joined: choose the protocol and wait for the leader's assignment."""
+        """Choose the protocol, because all members have joined, and wait for the leader's assignment."""
         self.generation += 1
         self.protocol_name = select_protocol(self.members.values())
         self.subscribed_topics = self.compute_subscribed_topics()

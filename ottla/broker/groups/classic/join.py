@@ -86,7 +86,7 @@ class Joining(NamedTuple):
         shard, group, request = self.shard, self.group, self.request
         if not self._has_room():
             group.remove(request.member_id)
-            # The others may have waited for this one only.
+            # Perhaps the others have only waited for this member.
             full = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
             return Outcome(response=full, then=lambda: rebalance.complete_if_all_joined(shard, group, self.now_ms))
         if group.state is DEAD:

@@ -1,7 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
-A JoinGroup is what a heartbeat is to the others: it has the member's subscription and partitions, and takes it a step towards its target; the
-member's epoch is its generation. There is no leader. A member is sent to join again by REBALANCE_IN_PROGRESS, when
+A JoinGroup stands for the heartbeat of other members: it has the member's subscription and partitions, and takes it a step
+towards its target; the member's epoch is its generation. There is no leader. A member is sent to join again by
+REBALANCE_IN_PROGRESS, when
 
     the group has a newer epoch
     the member has to say that it gave partitions up

@@ -1,7 +1,7 @@
 """The state of a consumer group, replayed from its records in the log, and values derived from it.
 
-Everything here is hard state but what is marked as soft. Replay alone changes it, and takes records in any order, as
-compaction leaves them.
+Everything here is hard state, except for fields that are marked as soft. Replay alone changes it, and takes records in any
+order, as compaction leaves them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ConsumerGroupMember:
     member_id: str
     metadata: group_records.ConsumerGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
     current: CurrentAssignment = CurrentAssignment()
-    # Soft: what it reported last as its own; None if it has reported nothing since the group was loaded.
+    # Soft: the partitions that the member reported last as its own, or None if it has reported none since the group was loaded.
     owned: Assignment | None = None
 
     @property
@@ -237,7 +237,9 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return topics_of(metadata, self.regexes)
 
     def has_changed_topics(self, topics: TopicsImage) -> bool:
-        """Return whether a topic of the subscription is another one than in the metadata that the hash was last compared with."""
+        """Return whether the topics of the subscription differ from those in the metadata with which the hash was last
+        compared.
+        """
         seen = self.seen_topics
         if seen is None or seen is topics:
             return seen is None

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: a member joins, changes its subscription, reconciles towards its target, or keeps its session.
 
-The decisions are those of each kind (heartbeats.py); a static member that takes the place of its former process does so first. Steps 2 to
-4 are also those of a classic member's JoinGroup (classic_members.py): what the member wants, the group's target, and the member's
+The decisions are those of each kind (heartbeats.py); a static member first takes the place of its former process. Steps 2 to 4
+are also those of a classic member's JoinGroup (classic_members.py): what the member wants, the group's target, and the member's
 reconciliation with it.
 
 First the member revokes partitions, then it gets those that other members revoked: a pure function. The member stays in its epoch until

@@ -183,7 +183,9 @@ def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving:
 def downgraded(
     shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], reason: str | None, response: T | None
 ) -> Outcome[T]:
-    """Return the records of the classic group. Its members have what the target gives them; with a `reason` they join again."""
+    """Return the records of the classic group. Its members have their partitions in the target; with a `reason` they join
+    again.
+    """
     group_id, members = group.group_id, list(group.members)
     staying = [_classic(member) for member in group.members.values() if member.member_id not in leaving]
     classic = ClassicGroup(group_id)

@@ -1,1 +1,1 @@
-"""Groups of the KIP-848 kinds as state, and what is computed of it without the shard: members, assignments, subscriptions."""
+"""Groups of the KIP-848 kinds as state, and the computations that need no shard: members, assignments, subscriptions."""

@@ -1,8 +1,8 @@
 """The base of consumer, share and streams groups (KIP-848): epochs, members, targets, and how their records are replayed.
 
-All of it is hard state but what is marked as soft. Replay alone changes it, and takes records in any order, as compaction leaves them.
-A member's state is in the log. A group's state is not: it is read from the epochs (`ModernGroup.state`). A member of a share group has
-its target at once, and stays STABLE.
+All of this is hard state, except for fields that are marked as soft. Replay alone changes it, and takes records in any order,
+as compaction leaves them. A member's state is in the log. A group's state is not: it is read from the epochs
+(`ModernGroup.state`). A member of a share group has its target at once, and stays STABLE.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
 
 @frozen
 class MemberProgress:
-    """How far a member has come; a kind's current assignment adds what the member holds."""
+    """The progress of a member. A kind's current assignment adds the partitions or tasks that the member holds."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -170,7 +170,9 @@ MemberT = TypeVar("MemberT", bound=ModernMember)
 
 
 class ModernGroup(ABC, Generic[MemberT, TargetT]):
-    """A group whose members heartbeat towards a target; a kind says what a member holds and what the target is of."""
+    """A group whose members send heartbeats and move towards a target. A kind defines what a member holds and what a target
+    consists of.
+    """
 
     type: ClassVar[GroupType]
     should_expire: ClassVar[bool] = True
@@ -346,7 +348,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return default_ms
 
     def release_timeout_ms(self, member: MemberT) -> int | None:
-        """Return how long the member may take to release what it was asked for; None if that is nothing."""
+        """Return the time that the member may take to release its revoked partitions, or None if there are none."""
         return None
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
@@ -363,7 +365,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
 
 class CommittingGroup(ModernGroup[MemberT, TargetT]):
-    """A group whose members commit the offsets of what they hold, with their epoch."""
+    """A group whose members commit the offsets of their partitions, with their epoch."""
 
     def validate_offset_commit(self, commit: Commit) -> None:
         """Raise KafkaError where the rules of `group.py` do not let the member commit."""

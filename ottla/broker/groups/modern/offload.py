@@ -36,7 +36,7 @@ OnComputed: TypeAlias = Callable[[Sequence[CoordinatorRecord] | None], None]
 
 
 class OneWorker:
-    """Computes one thing at a time on worker threads. What was asked for is given to `found` on the loop, later."""
+    """Computes one result at a time on worker threads, and later gives it to `found` on the loop."""
 
     def __init__(self, workers: Workers, spawn: Spawn) -> None:
         self._workers = workers
@@ -50,7 +50,7 @@ class OneWorker:
                 async with self._one:
                     result = await work()
             except Exception:
-                # Any error, because `found` has to be called: until then the group computes no other one.
+                # Any error is caught, because `found` has to be called: until then the group computes nothing else.
                 log.exception("Could not %s the %s", verb, what)
             found(result)
 
@@ -90,10 +90,10 @@ def _matching(pattern: Pattern, names: Sequence[str]) -> list[str] | None:
         return None
 
 
-#: How many names are matched in one slice: about 1 ms for an expression as people write them.
+#: The number of names that are matched in one slice: about 1 ms for a typical expression.
 NAMES_AT_A_TIME = 1_000
 
-#: Whether the client of a request may describe a topic.
+#: A function that returns whether the client of a request may describe a topic.
 MayDescribe: TypeAlias = Callable[[str], bool]
 #: Called with the topics of each expression; with None if that failed, which was logged.
 OnFound: TypeAlias = Callable[[Mapping[str, Set[str]] | None], None]

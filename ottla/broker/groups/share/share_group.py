@@ -21,8 +21,8 @@ from ottla.protocol.slotted import entity, frozen
 
 @frozen
 class StatePartitions:
-    """Which share partitions have state at share coordinators, and which are getting or losing it. The methods return the state
-    after a change.
+    """The share partitions that have state at share coordinators, and those that are getting or losing it. The methods return
+    the state after a change.
     """
 
     initializing: Assignment = field(default_factory=dict)
@@ -155,7 +155,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
 
     def __init__(self, group_id: str, epoch: int = 0) -> None:
         super().__init__(group_id, epoch, assignment_epoch=0)
-        # How many members are subscribed to each name.
+        # The number of members that are subscribed to each name.
         self.names: Counter[str] = Counter()
         self.state_partitions = StatePartitions()
         # ---- soft: the initialized partitions that the target was last compared with

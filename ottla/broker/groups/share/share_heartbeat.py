@@ -137,7 +137,8 @@ def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Deci
         known = shard.group(ShareGroup, group.group_id)
         known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
         step = partial(_step, beat, known, held_before, is_changed, on_begun)
-        # A target without partitions that are initialized in some milliseconds would be followed by another one, in an epoch of its own.
+        # Partitions that are initialized in some milliseconds would need another target, in an epoch of its own, if this target
+        # did not have them.
         may_change = known.epoch != known.assignment_epoch and bool(without_state(known, topics))
         return heartbeats.assign_if_due(shard, now_ms, known, plan, step, may_change=may_change)
 

@@ -43,7 +43,7 @@ NOT_HOSTED = "This server does not host this topic-partition."
 
 
 class Altered(NamedTuple):
-    """The response if the persister can do it all, the state epoch, and the start offset of each share partition."""
+    """The response if the persister succeeds with all of it, the state epoch, and the start offset of each share partition."""
 
     response: AlterShareGroupOffsetsResponse
     state_epoch: int = 0

@@ -59,14 +59,14 @@ Task: TypeAlias = tuple[str, int]
 
 
 class ThreadOfProcess(NamedTuple):
-    """A member as the assignor sees it: its process, and what the target gave it so far."""
+    """A member as the assignor sees it: its process, and its tasks in the last target."""
 
     process_id: str
     current: TasksTuple = TasksTuple()
 
 
 class SubtopologyTasks(NamedTuple):
-    """How many tasks a subtopology has, and whether they have state that standby tasks could copy."""
+    """The number of tasks of a subtopology, and whether they have state that standby tasks could copy."""
 
     tasks: int
     is_stateful: bool
@@ -89,7 +89,7 @@ def assign(
 
 
 class _Quota:
-    """How many tasks a member may keep: the average of what is left over those that are not full yet."""
+    """The number of tasks that a member may keep: the average of the remaining tasks over the members that are not full yet."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members

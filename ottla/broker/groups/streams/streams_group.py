@@ -82,7 +82,7 @@ NEW_METADATA = group_records.StreamsGroupMemberMetadataValue(instance_id=None, r
 
 @frozen
 class CurrentAssignment(MemberProgress):
-    """How far the member has come: group_records.StreamsGroupCurrentMemberAssignmentValue."""
+    """The progress of the member: group_records.StreamsGroupCurrentMemberAssignmentValue."""
 
     assigned: Holdings = NOTHING_HELD
     pending_revocation: Holdings = NOTHING_HELD
@@ -173,7 +173,7 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, epoch=1, assignment_epoch=1)
         self.validated_topology_epoch = 0
-        #: What the assignor was asked for last, by names of configs without their prefix.
+        #: The last settings of the assignor, by names of configs without their prefix.
         self.assignment_configs: Mapping[str, str] = {}
         self.topology: Topology | None = None
         # The holders of active, standby and warm-up tasks: subtopology id and partition -> members that hold the task, or still have to

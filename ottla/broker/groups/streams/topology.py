@@ -1,4 +1,5 @@
-"""The topology of a Kafka Streams application as its group has it: read from requests, written to records, and what follows from it.
+"""The topology of a Kafka Streams application in its group: it is read from requests and written to records, and other facts
+are derived from it.
 
 A subtopology reads source topics and repartition topics, and has a task for each partition of the widest of them. It writes
 repartition topics, and keeps stores whose changes are in changelog topics. Repartition and changelog topics are internal: the

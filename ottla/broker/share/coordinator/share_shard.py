@@ -40,7 +40,7 @@ class ShareCoordinatorConfig:
 ShareKey: TypeAlias = ShareSnapshotKey | ShareUpdateKey
 
 UNKNOWN_LEADER_EPOCH = -1
-#: How many looks of a sweep the writing of a record counts as. A sweep has a bounded number of looks in each turn.
+#: The writing of a record counts as this many looks of a sweep. A sweep has a bounded number of looks in each turn.
 RECORD_LOOKS = 10
 
 
