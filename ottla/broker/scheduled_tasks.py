@@ -114,7 +114,7 @@ class FullDisks:
         self._clock = clock
         self._files = files
         self._logs = logs
-        #: By path: the problem, in words for operators.
+        #: The problem of each log directory, by its path, in words for operators.
         self.full: dict[str, str] = {}
         self._written_ms: dict[str, int] = {}
 

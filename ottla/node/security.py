@@ -50,7 +50,7 @@ class NodeUsers:
         """Take in `image` a function that returns the latest one."""
         self._world, self._config, self._image = world, config, image
         self._decoys_of: ScramImage | None = None
-        #: By mechanism: the credential whose parameters decoys have.
+        #: The credential whose parameters decoys have, by mechanism.
         self._models: dict[str, ScramCredential | None] = {}
         #: The key of decoys while there are no users.
         self._decoy_key = world.rng.randbytes(SALT_BYTES)

@@ -157,7 +157,7 @@ def test_a_topic_that_is_named_a_thousand_times_is_one_topic(kind: str) -> None:
 
 
 def test_a_member_has_all_partitions_that_any_entry_of_its_request_names() -> None:
-    """Without all entries another member would get a partition that this member still has."""
+    """If entries were overlooked, another member would get a partition that this member still has."""
     groups = Groups()
     before = groups.harness.shard.group(ConsumerGroup, "consumer").members["a"].current
     held = next(iter(before.assigned.values()))
