@@ -9,16 +9,17 @@ from collections import deque
 
 from ottla.local.nodes import ADMIN_PORT_STEP, CONTROLLER_PORT_STEP
 
-# Linux gives outgoing connections 32768 and up: one of those could be taken again before the node listens there.
+# Linux uses 32768 and above for outgoing connections: such a connection could take a port before the node listens on it.
 LOWEST, HIGHEST = 15_000, 32_000
-#: More than what lies between the first and the last port of one node, or of those of one call.
+#: More than the distance between the first and the last port of one node, or of those of one call.
 SPAN = ADMIN_PORT_STEP + 100
-#: The last ports that were given: what is to listen on them may not have begun to. Few, so that hundreds in a row can be had.
+#: The ports that were returned last: their users may not have begun to listen. They are few, so that hundreds of consecutive
+#: ports can be found.
 _given: deque[int] = deque(maxlen=30)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return consecutive ports on which no process listens now, and that were not given just before."""
+    """Return consecutive ports on which no process listens now, and that were not returned just before."""
     while True:
         first = random.SystemRandom().choice(own_ports())
         ports = list(range(first, first + count))
@@ -35,7 +36,9 @@ def free_base_port() -> int:
 
 
 def own_ports() -> range:
-    """The first ports that this worker of pytest-xdist may give.
+    """The first ports that this worker of pytest-xdist may return.
+
+    Other workers have other ones: they might take a port between its check and its use, or while its node is stopped.
 
     The others have theirs: one of them would take a port between the look at it and its use, or while its node is stopped.
     """

@@ -1,4 +1,6 @@
-"""With `-p tests.shuffled` the files of tests are run in the order of the seed $SHUFFLE, so that others than usual share a process."""
+"""With `-p tests.shuffled` the test files run in the order of the seed $SHUFFLE, so that other files than usual share a
+process.
+"""
 
 from __future__ import annotations
 

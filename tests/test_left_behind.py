@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.ottla.conftest import ROOT
 
-#: What a file does to its process, and the name of that; one brings it back.
+#: Changes that a file makes to its process, and their names; one of them is a function that undoes it.
 FILES = {
     "signal.signal(signal.SIGUSR2, print)": "SIGUSR2",
     "gc.disable(); gc.enable()": None,
@@ -26,6 +26,6 @@ def test_a_file_that_changes_its_process_for_those_that_follow_fails_and_says_wh
     said = re.findall(
         r"^E +AssertionError: left behind in this process \(before, after\): \{'([^']+)'", done.stdout, re.M
     )
-    # Each file is compared with what was there before it: the second does not answer for the first.
+    # Each file is compared with the state before it, so the second file does not answer for the first.
     assert said == [name for name in FILES.values() if name], done.stdout
     assert f"{len(FILES)} passed, {len(said)} errors" in done.stdout

@@ -1,4 +1,4 @@
-"""The ports that tests give to their nodes are no other node's, whichever worker and whichever call they are from."""
+"""The ports that tests give to their nodes belong to no other node, of any worker and any call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner of golden transcripts: what it refuses names the file and the line."""
+"""The runner of golden transcripts: an error names the file and the line."""
 
 from __future__ import annotations
 

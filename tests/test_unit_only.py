@@ -1,4 +1,4 @@
-"""`make unit` runs what needs no socket and no process, and leaves out the rest by itself."""
+"""`make unit` runs tests that need no socket and no process, and skips the others by itself."""
 
 from __future__ import annotations
 

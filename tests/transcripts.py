@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 SEPARATOR = "----"
 
-#: Returns the first lines of the output, if there are any; the harness gives the others when it is drained.
+#: Returns the first lines of the output, if there are any. The harness returns the others when it is drained.
 Command = Callable[..., Iterable[str] | None]
 
 
@@ -55,7 +55,7 @@ class Interpreter:
 
 
 def beside(test_file: str) -> list[Path]:
-    """The transcripts of an area, in the folder `transcripts` next to its test file."""
+    """The transcripts of an area. They are in the folder `transcripts` beside its test file."""
     return sorted((Path(test_file).parent / "transcripts").glob("*.txt"))
 
 

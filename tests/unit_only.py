@@ -1,7 +1,7 @@
-"""`pytest -p tests.unit_only` runs what needs neither a socket nor a process: `make unit`.
+"""`pytest -p tests.unit_only` runs the tests that need neither a socket nor a process: `make unit`.
 
-No list of tests says which these are. A test, or a fixture, that binds or connects a socket or starts a process is skipped at that
-call, so that what is left is always what the rung promises. `make test` runs them all.
+No list of tests says which these are. A test, or a fixture, that binds or connects a socket or starts a process is skipped at
+that call, so that the remaining tests always keep the promise. `make test` runs them all.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-#: For tests/effort.py, also in the workers of pytest-xdist: they import this plugin after the tests' conftest.py.
+#: It is for tests/effort.py, also in the workers of pytest-xdist: they import this plugin after the tests' conftest.py.
 os.environ["OTTLA_UNIT"] = "1"
 
 #: Audit events of Python (PEP 578). A socket pair, as each event loop has, is no connection to anything.
 REFUSED = frozenset({"socket.bind", "socket.connect", "socket.sendto", "subprocess.Popen", "os.posix_spawn", "os.fork"})
-#: True while a test or one of its fixtures runs: the collection may look for programs.
+#: True while a test or one of its fixtures runs, because the collection of tests may look for programs.
 _refusing = False
 
 

@@ -1,6 +1,6 @@
 """One node for the tests of the command line, started as a user starts it.
 
-OTTLA_TEST_BOOTSTRAP names a cluster to use instead, for example Apache Kafka, to see that both answer alike.
+OTTLA_TEST_BOOTSTRAP names another cluster to use, for example one of Apache Kafka, to check that both respond in the same way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Cli:
     """Runs `ottla` against one cluster."""
 
     bootstrap: str
-    #: The port of the node's admin listener; 0 of a cluster that was given.
+    #: The port of the node's admin listener; 0 if the cluster was given.
     admin_port: int = 0
     #: The value of XDG_STATE_HOME with which `ottla dev` was started.
     state: str = ""
@@ -51,7 +51,7 @@ class Cli:
         return done.out
 
     def rows(self, *arguments: str) -> list[dict[str, object]]:
-        """The JSON lines of a command."""
+        """Return the JSON lines that a command prints."""
         return [json.loads(line) for line in self.ok(*arguments, "-o", "json").splitlines()]
 
     def topic(self, *, partitions: int = 1) -> str:
@@ -62,7 +62,7 @@ class Cli:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        """Return an admin client: it does without a process what a test needs and is not about."""
+        """Return an admin client, for the steps of a test that are not its subject: it needs no process."""
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
 
@@ -78,7 +78,7 @@ class Finished:
 
 
 def run_here(*arguments: str, stdin: str | bytes = "") -> Finished:
-    """Run `ottla` in the test's own process: a start of the interpreter costs more than what most commands do."""
+    """Run `ottla` in the test's own process: to start an interpreter takes longer than most commands."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with tempfile.TemporaryFile("w+b") as file:
         file.write(stdin.encode() if isinstance(stdin, str) else stdin)
@@ -94,7 +94,7 @@ def run_here(*arguments: str, stdin: str | bytes = "") -> Finished:
 
 
 def command(*arguments: str) -> list[str]:
-    """Return the command line of a process, for what a signal or a pipe does to it."""
+    """Return the command line for a process, for tests of signals and pipes."""
     return [sys.executable, "-m", "ottla", *arguments]
 
 
@@ -104,9 +104,10 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         yield Cli(given)
         return
     folder = tmp_path_factory.mktemp("dev")
-    # Some records are of 2023: the first check of the retention, after 30 s, would delete them in the middle of a test.
+    # Some records have timestamps of 2023: the first check of the retention, after 30 s, would delete them in the middle of a
+    # test.
     without_retention = ("--override", f"log.initial.task.delay.ms={24 * 3_600_000}")
-    # Kafka's least session of a group is 6 s; tests wait for the end of some.
+    # Kafka's shortest session of a group is 6 s, and some tests wait for the end of one.
     short_sessions = ("--override", "group.min.session.timeout.ms=1000")
     options = ("--json", *without_retention, *short_sessions)
     arguments = command("dev", "--nodes", "1", "--base-port", "0", "--dir", str(folder), *options)

@@ -1,4 +1,4 @@
-"""The wheel and the sdist, each installed into an environment of its own beside a project whose folders have generic names."""
+"""The wheel and the sdist, each installed into a separate environment beside a project whose folders have generic names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def installed(file: Path, folder: Path) -> Path:
-    """Install a file, and pytest, into an empty environment in the folder. Returns its interpreter."""
+    """Install a file, and pytest, into an empty environment in the folder. Return its interpreter."""
     venv.create(folder / "env", symlinks=True)
     python = folder / "env/bin/python"
     pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check")
@@ -174,7 +174,7 @@ def test_each_requirement_has_a_lower_bound_that_can_be_installed_alone() -> Non
 def test_beside_packages_of_the_same_names_a_node_starts_and_the_plugin_works(
     built: dict[str, Path], project: Path, tmp_path: Path
 ) -> None:
-    """The sdist is tested here: `tests/plain` has the wheel."""
+    """The sdist is tested here; `tests/plain` tests the wheel."""
     python = installed(built["sdist"], tmp_path)
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project)
     code = "import sys, ottla.node.node; print(*{name.partition('.')[0] for name in sys.modules})"

@@ -1,7 +1,8 @@
-"""The modules that a process imports before it does anything: nine tenths of the time of a command and of a node's start.
+"""The modules that a process imports before it does anything: they take nine tenths of the time of a command, and of a node's
+start.
 
-The counts are of modules of Ottla and of other packages. Each limit is up to three above what was reached (2026-11-30); the time
-of one module is 0.2 to 1 ms.
+The counts are of modules of Ottla and of other packages. Each limit is at most three above the present number (2026-11-30); one
+module takes 0.2 to 1 ms.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ before = set(sys.modules)
 {}
 print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)
 """
-#: Of the standard library, some 10 ms each.
+#: Modules of the standard library that take about 10 ms each.
 SLOW = {
     "email",
     "http",
@@ -33,9 +34,9 @@ SLOW = {
     "xml",
     "zipfile",
 }
-#: What a node with remote storage imports when its broker is made: 6 ms.
+#: Modules that a node with remote storage imports when its broker is made: they take 6 ms.
 TIERS = {"ottla.broker.broker_tiers", "ottla.broker.fetch.remote_fetch", "ottla.broker.tiers"}
-#: These take 3 ms together, and a start without a mistake in its properties needs none.
+#: These take 3 ms together, and a start without a mistake in its properties does not need them.
 OF_A_START = SLOW | {"rich", "cryptography", "difflib", "platform", "sysconfig", "uuid"}
 OF_A_COMMAND = SLOW | {"rich", "uvloop", "cryptography", "prometheus_client", "yaml"}
 

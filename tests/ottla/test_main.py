@@ -29,7 +29,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_loads_nothing_that_is_slow() -> None:
-    # 150 ms was promised; what costs them is imports, and those can be counted on any machine.
+    # 150 ms are promised. Most of that time is for imports, which can be counted on any machine.
     code = "import sys; from ottla.__main__ import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     loaded = {name.removeprefix("ottla.").partition(".")[0] for name in done.stderr.split()}
@@ -85,7 +85,7 @@ def test_no_broker_is_a_failure_with_the_address_and_what_to_try(capsys: pytest.
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """Takes connections and never says anything."""
+    """Accepts connections and never sends anything."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
         yield server
@@ -119,7 +119,7 @@ def test_ctrl_c_ends_quietly(silent: socket.socket) -> None:
     arguments = command("topic", "list", "-b", address_of(silent))
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, cwd=ROOT) as ottla:
         connection, _ = silent.accept()
-        with connection:  # one that is closed would end the command before the interrupt does
+        with connection:  # a closed connection would end the command before the interrupt does
             ottla.send_signal(signal.SIGINT)
             _, said = ottla.communicate(timeout=30)
     assert (ottla.returncode, said) == (INTERRUPTED, "")
@@ -131,7 +131,7 @@ def test_the_package_runs_as_a_module() -> None:
 
 
 def test_an_interrupt_before_the_first_step_of_a_coroutine_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It happens when Ctrl-C comes while asyncio closes its loop: Python would warn that the coroutine was never awaited."""
+    """This happens when Ctrl-C comes while asyncio closes its loop: Python would warn that the coroutine was never awaited."""
 
     async def never_begun() -> None: ...
 
@@ -140,7 +140,7 @@ def test_an_interrupt_before_the_first_step_of_a_coroutine_says_nothing(monkeypa
         raise KeyboardInterrupt(kept)
 
     monkeypatch.setattr("ottla.__main__.import_module", lambda name: SimpleNamespace(main=interrupted))
-    gc.collect()  # what other tests have left may warn, too
+    gc.collect()  # objects left by other tests may cause warnings, too
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         assert main(["topic", "list"]) == INTERRUPTED
@@ -149,7 +149,7 @@ def test_an_interrupt_before_the_first_step_of_a_coroutine_says_nothing(monkeypa
 
 
 def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt between two looks of --watch left half of the loop, and a task of which asyncio complained."""
+    """An interrupt between two looks of --watch left half of the loop, and a task about which asyncio complained."""
     steps: list[str] = []
     close = asyncio.Runner.close
 
@@ -159,7 +159,7 @@ def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(mon
         steps.append("closed")
 
     monkeypatch.setattr(asyncio.Runner, "close", interrupted)
-    # As in a process that runs nothing but the command.
+    # As in a process that runs only the command.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main(["topic", "list", "-b", "127.0.0.1:1"]) == INTERRUPTED
@@ -170,7 +170,7 @@ def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(mon
 
 
 def test_a_closed_pipe_keeps_the_exit_code_of_what_was_found() -> None:
-    """The line `ottla cluster health | head -1` in a script with pipefail said that an unhealthy cluster is healthy."""
+    """In a script with pipefail the line `ottla cluster health | head -1` reported an unhealthy cluster as healthy."""
     code = (
         "import sys, ottla.__main__ as m; from types import SimpleNamespace; from ottla.cli.output import print_rows\n"
         "def unhealthy(words):\n"

@@ -1,4 +1,6 @@
-"""Spark and brokers killed with -9 while events flow, then every count against the truth. `python -m tests.pipeline.chaos`
+"""Spark and brokers killed with -9 while events flow, then every count is compared with the truth.
+
+`python -m tests.pipeline.chaos`
 
 Three nodes and topics of three replicas; the generator's idempotent producer rides out the kills of brokers, and sends
 until the last victim is back at work. Spark is one process (local), or a standalone cluster of a master and two workers
@@ -31,16 +33,16 @@ from tests.pipeline.conftest import why_not
 from tests.pipeline.installed import installed
 from tests.pipeline.spark_cluster import SparkCluster, until
 
-#: On a machine that does nothing else a twentieth is enough.
+#: On a machine without other work a twentieth of this is enough.
 BATCH_SECONDS_MAX = 600
 CATCH_UP_SECONDS_MAX = 600
-#: A killed Java gives back its memory first.
+#: A killed Java process first gives back its memory.
 LEFT_BEHIND_SECONDS_MAX = 20
 SETTINGS = (
     "pipeline.trigger=2 seconds",
     "kafka.replication_factor=3",
     "source.max_offsets_per_trigger=4000",
-    "spark.options.spark.sql.codegen.wholeStage=false",  # no driver lives long enough to earn back the compiling
+    "spark.options.spark.sql.codegen.wholeStage=false",  # no driver lives long enough for compiling to save time
 )
 QUERIES = {"bronze", "silver", "dead-letters", "windows", "sessions"}
 MIX = ("--bad", "5", "--duplicates", "5", "--late", "10")
@@ -61,7 +63,7 @@ class Program:
     options: tuple[str, ...] = ()
 
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        """A process group: driver, JVM and what they started die together."""
+        """A process group: a driver, its JVM and everything that they start die together."""
         with log.open("ab") as out:
             command = [self.python, "-m", "ottla.pipeline", *arguments, *self.options]
             environment = {**os.environ, **self.environment}
@@ -69,14 +71,14 @@ class Program:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """-9 for all of them."""
+    """Send -9 to all of them."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 class Stages:
-    """The stages of `ottla-pipeline run all`, killed and started again."""
+    """The stages of `ottla-pipeline run all`, which are killed and started again."""
 
     def __init__(self, program: Program, folder: Path) -> None:
         self._program, self._folder = program, folder
@@ -89,17 +91,17 @@ class Stages:
         kill(self.process)
 
     def batches(self) -> list[str]:
-        """The query of each micro-batch done so far, over all starts."""
+        """Return the query of each micro-batch done so far, over all starts."""
         path = self._folder / "progress.jsonl"
         return [json.loads(line)["query"] for line in path.read_text().splitlines()] if path.is_file() else []
 
     def wait_for_batches(self, queries: set[str]) -> None:
-        """Wait until each of these queries has done one more: a kill before that would prove little."""
+        """Wait until each of these queries has done one more micro-batch: an earlier kill would prove little."""
         before = len(self.batches())
         until(lambda: queries <= set(self.batches()[before:]), f"a batch of {queries}", BATCH_SECONDS_MAX, self.check)
 
     def check(self) -> None:
-        """Raises if the stages have ended by themselves."""
+        """Raise if the stages have ended by themselves."""
         assert self.process.poll() is None, f"the stages ended: {(self._folder / 'stages.log').read_text()[-800:]}"
 
 
@@ -114,7 +116,7 @@ class Place(Protocol):
 
 
 class Local:
-    """Driver and executors in one JVM: `local[2]`."""
+    """Run driver and executors in one JVM: `local[2]`."""
 
     def __init__(self) -> None:
         self.program = Program()
@@ -127,7 +129,7 @@ class Local:
 
 
 class Standalone:
-    """A driver from an installed wheel beside a standalone cluster; executors must not find the source tree."""
+    """Run a driver from an installed wheel beside a standalone cluster. Executors must not find the source tree."""
 
     def __init__(self, spark: SparkCluster, program: Program) -> None:
         self.program, self._spark, self._workers = program, spark, 0
@@ -150,7 +152,7 @@ class Standalone:
 
 @contextlib.contextmanager
 def place(name: str, folder: Path) -> Iterator[Place]:
-    """Spark as named, `local` or `standalone`, with everything it needs under the folder."""
+    """Return Spark as named, `local` or `standalone`, with everything it needs in the folder."""
     if name == "local":
         yield Local()
         return
@@ -164,7 +166,7 @@ def set_options(settings: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for each in settings for part in ("--set", each))
 
 
-#: One accident each; what they name is killed in this order, at once, in the middle of a micro-batch.
+#: Each line is one fault. Its processes are killed in this order, at once, in the middle of a micro-batch.
 ACCIDENTS = {
     "local": (("driver", "broker"), ("driver",)),
     "standalone": (("executor", "broker"), ("worker",), ("driver", "broker"), ("worker", "executor"), ("broker",)),
@@ -172,7 +174,7 @@ ACCIDENTS = {
 
 
 def run(name: str, source: str, kills: int, rate: int, seed: int, folder: Path) -> list[verify.Check]:
-    """So many accidents of this place, one after the other; the checks at the end. `source`: the connector of topics."""
+    """Run this many faults of this place, one after the other, and the checks at the end. `source` is the connector of topics."""
     rng, settings = random.Random(seed), (*SETTINGS, f"source.connector={source}")
     with place(name, folder) as spark, Cluster(3) as cluster:
         output = folder / "output"
@@ -214,7 +216,7 @@ def run(name: str, source: str, kills: int, rate: int, seed: int, folder: Path) 
 
 
 def catch_up(config: configuration.Config, path: str, stages: Stages) -> list[verify.Check]:
-    """The checks, once all of them hold or time is up."""
+    """Return the checks, once all of them hold or time is up."""
     deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
     while True:
         checks = verify.verify(config, path)
@@ -225,7 +227,7 @@ def catch_up(config: configuration.Config, path: str, stages: Stages) -> list[ve
 
 
 def left_behind(folder: str) -> list[str]:
-    """Processes whose command line names the folder, as Spark's Java does."""
+    """Return the processes whose command line names the folder, as that of Spark's Java does."""
     running = [each.info for each in psutil.process_iter(["cmdline", "status"])]
     return [
         line
@@ -252,7 +254,7 @@ def main() -> int:
 
 
 def judged(name: str, source: str, args: argparse.Namespace) -> int:
-    """Runs one place with one connector; prints its checks and the verdict."""
+    """Run one place with one connector; print its checks and the verdict."""
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-chaos-") as folder:
         checks = run(name, source, args.kills, args.rate, args.seed, Path(folder))
         until(lambda: not left_behind(folder), "the end of all processes", LEFT_BEHIND_SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""One node and one Spark session for all tests of the pipeline; where Spark cannot run, they are skipped and say why."""
+"""One node and one Spark session for all tests of the pipeline. If Spark cannot run, the tests are skipped with the reason."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.needs import skip_because
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS_MAX = 30
-#: A test's Spark lives for a minute: what its Java's optimizing compiler and its generated code cost is never earned back.
-#: To verify Spark's classes takes a fifth of the processor time of such a life.
+#: A test's Spark lives for a minute: too short for Java's optimizing compiler and generated code to save time. The verification
+#: of Spark's classes alone takes a fifth of the processor time.
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
@@ -45,7 +45,7 @@ class Node:
     """The cluster's address and clients, and names that no test has used."""
 
     bootstrap: str
-    #: Where its topics' tables lie.
+    #: Topics' tables are here.
     tables: str = ""
     names: Iterator[int] = field(default_factory=itertools.count)
 
@@ -61,7 +61,7 @@ class Node:
             future.result(20)
         return name
 
-    @cached_property  # kept: a client that is collected takes its unanswered requests with it
+    @cached_property  # kept: a client that is garbage-collected takes its unanswered requests with it
     def admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
 
@@ -85,7 +85,7 @@ class Node:
             future.result(20)
 
     def end(self, topic: str) -> int:
-        """The offset after the last record of partition 0."""
+        """Return the offset after the last record of partition 0."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": topic})
@@ -95,7 +95,7 @@ class Node:
             consumer.close()
 
     def config(self, folder: Path, *overrides: str) -> Config:
-        """Topics of its own, everything under the folder."""
+        """A configuration with its own topics, and everything else in the folder."""
         prefix = self.name()
         own = [f"kafka.{name}={prefix}.{name}" for name in ("events", "dead_letters", "pages", "sessions")]
         common = (

@@ -18,14 +18,14 @@ PYTHONPATH="$PYTHONPATH:{libraries}" exec {python} -S -P "$@"
 
 
 def wheel(folder: Path) -> Path:
-    """Builds the wheel of this tree, with the build tool that is installed here."""
+    """Build the wheel of this tree with the installed build tool."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return next(folder.glob("ottla-*.whl"))
 
 
 def installed(folder: Path) -> tuple[str, dict[str, str]]:
-    """An interpreter without this tree, and the environment with which it finds the pipeline of the built wheel.
+    """An interpreter without this tree, and the environment variables with which it finds the pipeline of the built wheel.
 
     The interpreter alone is what executors run: they find the pipeline only in what the driver sends.
     """

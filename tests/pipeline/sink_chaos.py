@@ -33,17 +33,17 @@ from tests.pipeline.installed import installed
 from tests.pipeline.sink_job import BEFORE_DECISION, COMMITTED, DECIDED, HALF_COMMITTED, TASK_DONE
 from tests.pipeline.spark_cluster import SparkCluster, until
 
-#: On a machine that does nothing else a twentieth is enough.
+#: On a machine without other work a twentieth of this is enough.
 STEP_SECONDS_MAX = 600
 CATCH_UP_SECONDS_MAX = 600
-#: A query may end by itself: a commit that outlived its driver takes a batch from the next one, whose message then says to start it
-#: again; and Spark gives each process of Python ten seconds to start.
+#: A query may end by itself: a commit that outlived its driver may take a batch from the next driver, whose message then says
+#: to start the query again. And Spark gives each Python process only ten seconds to start.
 RESTARTS_MAX = 10
 ANYWHERE = "anywhere"
-#: After the decision, until the brokers have aborted what was decided.
+#: The time after the decision until the brokers have aborted the decided transactions.
 TIMED_OUT = "decided, for longer than the timeout"
 TRANSACTION_TIMEOUT_MS, ABORTED_SECONDS = 600_000, 10
-#: Longer than a busy machine takes from a task to the decision, or no batch would ever be decided.
+#: It is longer than the time from a task to the decision on a busy machine; otherwise no batch would ever be decided.
 SHORT_TIMEOUT_MS = 60_000
 STEPS = (BEFORE_DECISION, DECIDED, HALF_COMMITTED, COMMITTED, TASK_DONE, ANYWHERE, TIMED_OUT)
 PLACES = ("local", "standalone")
@@ -75,7 +75,7 @@ class Numbers:
             self._errors.append(error)
 
     def stop(self) -> int:
-        """Returns how many there are. Fails if one was not acknowledged."""
+        """Return how many there are. Fail if one was not acknowledged."""
         self._ended.set()
         self._thread.join()
         assert self._producer.flush(STEP_SECONDS_MAX) == 0 and not self._errors, self._errors[:3]
@@ -106,7 +106,7 @@ class Job:
         kill(self._process)
 
     def stopped_at(self, step: str) -> int:
-        """Waits until something stops at the step; returns its process id. It goes on by `go_on`."""
+        """Wait until something stops at the step. Return its process id. `go_on` lets it continue."""
         sink_job.want(self._folder, step, "wait")
         stopped = self._folder / "stopped"
         until(stopped.exists, f"a stop at: {step}", STEP_SECONDS_MAX, self.keep_up)
@@ -116,7 +116,7 @@ class Job:
         (self._folder / "stopped").unlink(missing_ok=True)
 
     def keep_up(self) -> None:
-        """Starts the query again if it has ended by itself, as its user would do."""
+        """Start the query again if it has ended by itself, as its user would do."""
         if self._process.poll() is not None:
             lines = (self._folder / "job.log").read_text().splitlines()
             print(
@@ -130,14 +130,14 @@ class Job:
 
 
 class Accidents:
-    """Stops, kills and starts again; everything is drawn from a seed."""
+    """Stops, kills and restarts the query; all choices come from a seed."""
 
     def __init__(self, cluster: Cluster, job: Job, spark: SparkCluster | None, seed: int) -> None:
         self._cluster, self._job, self._spark = cluster, job, spark
         self._rng = random.Random(seed)
 
     def happen(self, step: str) -> str:
-        """Returns what was killed."""
+        """Return what was killed."""
         rng = self._rng
         if step == ANYWHERE:
             time.sleep(rng.uniform(0, 5))
@@ -175,7 +175,7 @@ class Accidents:
 
 @contextlib.contextmanager
 def placed(name: str, folder: Path) -> Iterator[tuple[Program, SparkCluster | None]]:
-    """Spark in one process, or a standalone cluster whose executors have the connector only as the driver sends it."""
+    """Spark in one process, or a standalone cluster whose executors get the connector only from the driver."""
     if name == "local":
         yield Program(environment={"PYTHONPATH": str(ROOT)}), None
         return
@@ -186,7 +186,7 @@ def placed(name: str, folder: Path) -> Iterator[tuple[Program, SparkCluster | No
 
 
 def run(place: str, form: str, steps: tuple[str, ...], seed: int, folder: Path) -> list[str]:
-    """One accident at each of the steps; returns what is wrong at the end."""
+    """Cause one fault at each of the steps. Return what is wrong at the end."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
@@ -201,7 +201,7 @@ def run(place: str, form: str, steps: tuple[str, ...], seed: int, folder: Path) 
         try:
             for step in steps:
                 began = time.monotonic()
-                if step == TIMED_OUT:  # a query has one timeout, which must be longer than the other accidents take
+                if step == TIMED_OUT:  # a query has one timeout, and it must be longer than the other faults take
                     job.stopped_at(COMMITTED)
                     job.kill()
                     job.go_on()
@@ -220,11 +220,11 @@ def run(place: str, form: str, steps: tuple[str, ...], seed: int, folder: Path) 
 
 
 def caught_up(cluster: Cluster, count: int, job: Job) -> Counter[int]:
-    """Returns the copies, once there are as many as there should be, or time is up."""
+    """Return the copies, once there are as many as expected, or time is up."""
     deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
     found: Counter[int] = Counter()
     while True:
-        with contextlib.suppress(AssertionError):  # a node that was just started, on a busy machine
+        with contextlib.suppress(AssertionError):  # a node that has just started, on a busy machine
             found = Counter(int(value) for value in read_committed(cluster, TARGET))
         if found.total() >= count or time.monotonic() > deadline:
             return found
@@ -249,7 +249,7 @@ def main() -> int:
         print(f"the sink's chaos is skipped: {problem}")
         return 0
     bad = 0
-    # A standalone cluster has the same driver: there the accident is an executor's.
+    # A standalone cluster has the same driver, so there an executor is killed instead.
     for place, form, steps in (
         ("local", "ottla", STEPS),
         ("local", "kafka", STEPS),

@@ -33,7 +33,7 @@ TASK_DONE = "task done"
 BEFORE_DECISION, DECIDED, HALF_COMMITTED, COMMITTED = "before the decision", "decided", "half committed", "committed"
 WAIT_SECONDS_MAX = 300
 POLL_SECONDS = 0.02
-#: Executors have nothing to compile twice, and this Java dies soon.
+#: Executors have nothing to compile twice, and this Java process ends soon.
 SETTINGS = ("spark.shuffle_partitions=1", "spark.options.spark.sql.codegen.wholeStage=false")
 
 
@@ -83,12 +83,13 @@ class SteppedWriter(StreamWriter):
         try:
             (self._folder / "wanted").rename(taken)
         except FileNotFoundError:
-            return  # another task was first
+            return  # another task came first
         then = json.loads(taken.read_text())["then"]
         taken.unlink()
         if then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        # When its Java is killed, the daemon of Python's processes hangs up on all of them. A partition of the network would not.
+        # When its Java process is killed, the daemon of Python's processes closes all connections. A network partition would
+        # not.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         stopped = self._folder / "stopped"
         draft = self._folder / f"stopped-{os.getpid()}"
@@ -111,7 +112,7 @@ class SteppedSource(OttlaDataSource):
 
 
 def want(folder: Path, step: str, then: str) -> None:
-    """Has the next one that reaches the step stop there."""
+    """Make the next process that reaches the step stop there."""
     draft = folder / "wanted.draft"
     draft.write_text(json.dumps({"step": step, "then": then}))
     draft.rename(folder / "wanted")

@@ -57,13 +57,13 @@ class SparkCluster:
         self.close()
 
     def close(self) -> None:
-        """Ends every process; executors end with their workers."""
+        """End every process; executors end with their workers."""
         for process in (*self._workers.values(), self._master):
             if process is not None:
                 _kill(process)
 
     def start_workers(self, *numbers: int) -> None:
-        """Starts these workers (from 1) and waits until the master has registered them."""
+        """Start these workers (from 1) and wait until the master has registered them."""
         seen = {}
         for number in numbers:
             name = f"worker-{number}"
@@ -74,13 +74,13 @@ class SparkCluster:
             self._wait(name, REGISTERED, times=times + 1)
 
     def kill_worker(self, number: int) -> None:
-        """Sends -9 to the worker alone; its executors end by themselves when they lose it."""
+        """Send -9 to the worker only; its executors end by themselves when they lose it."""
         process = self._workers[number]
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
 
     def kill_executor(self) -> int | None:
-        """Sends -9 to an executor and the Python workers that it started; returns its process id, None if none runs."""
+        """Send -9 to an executor and the Python workers that it started. Return its process id, or None if none runs."""
         for executor in self.executors():
             with contextlib.suppress(psutil.NoSuchProcess):
                 children = executor.children(recursive=True)
@@ -130,7 +130,7 @@ class SparkCluster:
 
 
 def until(condition: Callable[[], object], what: str, seconds: float, alive: Callable[[], object] = bool) -> None:
-    """Waits for a condition; `alive` raises when waiting has become useless."""
+    """Wait for a condition. `alive` raises an exception when waiting has become useless."""
     deadline = time.monotonic() + seconds
     while not condition():
         alive()

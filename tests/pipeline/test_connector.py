@@ -1,7 +1,7 @@
 """`format("ottla")` on a live node: the same rows in the same order as the JVM source, from the wire and from segment files.
 
-The sink is killed here in its own process; `python -m tests.pipeline.sink_chaos` kills Spark and brokers. More of streams is in
-tests/ottla/spark, without Spark, and in test_stages.py: bronze reads with the connector.
+The sink is killed here in its own process; `python -m tests.pipeline.sink_chaos` kills Spark and brokers. Further tests of
+streams are in tests/ottla/spark, without Spark, and in test_stages.py, where bronze reads with the connector.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def frame(spark: Any, node: Node, form: str, **options: str) -> Any:
 
 
 def rows(spark: Any, node: Node, form: str, **options: str) -> list[Any]:
-    """The rows in the order in which they come, partition by partition."""
+    """Return the rows in the order in which they come, partition by partition."""
     found: list[Any] = frame(spark, node, form, **options).collect()
     return sorted(
         found, key=lambda row: (row.topic, row.partition)
@@ -51,7 +51,7 @@ def rows(spark: Any, node: Node, form: str, **options: str) -> list[Any]:
 
 
 def same(spark: Any, node: Node, **options: str) -> list[Any]:
-    """Return the rows that both sources read."""
+    """Return the rows, which both sources must read alike."""
     ours, theirs = (rows(spark, node, form, **options) for form in ("ottla", "kafka"))
     assert ours == theirs
     return ours
@@ -65,12 +65,14 @@ def transactions(node: Node, topic: str, *kept: bool) -> None:
     for number, is_kept in enumerate(kept):
         producer.begin_transaction()
         producer.produce(topic, b"%d" % number, partition=0)
-        producer.flush(30)  # an abort would drop what was not sent yet
+        producer.flush(30)  # an abort would drop records that were not sent yet
         producer.commit_transaction(30) if is_kept else producer.abort_transaction(30)
 
 
 def fill(node: Node) -> str:
-    """A topic with all that a log can have: every codec, keys, headers, nulls, holes, markers, large records, two partitions."""
+    """A topic with everything that a log can have: every codec, keys, headers, nulls, gaps, markers, large records, two
+    partitions.
+    """
     from confluent_kafka import Producer
 
     topic = node.topic(2, max_message_bytes="4000000", retention_ms="-1")
@@ -147,7 +149,7 @@ def test_topics_are_selected_by_pattern_and_partitions_by_assign(spark: Any, nod
     assert len(same(spark, node, assign=json.dumps({first: [1], second: [0]}))) == 7
 
 
-#: Mistakes in options, and what the message has to say.
+#: Mistakes in options, and the text that the message must have.
 MISTAKES: dict[str, tuple[dict[str, str], str]] = {
     "no topic": ({"subscribe": "nothing-here"}, "UNKNOWN_TOPIC_OR_PARTITION"),
     "nothing selected": ({}, "assign, subscribe and subscribePattern"),
@@ -241,7 +243,7 @@ def test_segment_files_have_the_rows_of_the_wire_up_to_the_high_watermark(spark:
 
 
 def copy(spark: Any, node: Node, topics: tuple[str, str], folder: Path) -> None:
-    """Copies what is there and not copied yet; the checkpoint in the folder knows."""
+    """Copy what exists and is not copied yet, according to the checkpoint in the folder."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", node.bootstrap)
     rows = reader.options(subscribe=topics[0], startingOffsets="earliest").load().select("key", "value")
     writer = rows.writeStream.format("ottla-stepped").option("kafka.bootstrap.servers", node.bootstrap)

@@ -1,4 +1,4 @@
-"""`make demo` ended before its time leaves no process behind. What it shows when it is let run is the whole pipeline's test."""
+"""`make demo` that is ended early leaves no process behind. Its output when it may finish is tested as the whole pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.pipeline.conftest import ROOT, why_not
 
 END_SECONDS_MAX = 240
 
-#: The part that is waited for, what happens then, and how the demo ends.
+#: The part that the test waits for, what happens then, and how the demo ends.
 ENDINGS: dict[str, tuple[str, Callable[[subprocess.Popen[str], list[psutil.Process]], None], int]] = {
     "Ctrl-C": ("org.apache.spark.deploy.SparkSubmit", lambda demo, parts: demo.send_signal(signal.SIGINT), 130),
     "the cluster is killed": ("pipeline run all", lambda demo, parts: kill_cluster(parts), 1),
@@ -29,7 +29,7 @@ ENDINGS: dict[str, tuple[str, Callable[[subprocess.Popen[str], list[psutil.Proce
 
 
 def named(parts: list[psutil.Process], word: str) -> psutil.Process | None:
-    """The first of them with this on its command line."""
+    """Return the first of them with this on its command line."""
     for each in parts:
         with suppress(psutil.Error):  # it has just ended
             if word in " ".join(each.cmdline()):

@@ -1,4 +1,4 @@
-"""Decoding and judging: what is accepted, what is rejected and for which reason; nothing a sender writes stops the stream."""
+"""Decoding and judging: what is accepted, and what is rejected for which reason. Nothing that a sender writes stops the stream."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_limits_of_lateness_are_still_good() -> None:
 def test_no_bytes_raise(value: bytes) -> None:
     found = verdict(value)
     assert isinstance(found, RejectedEvent)
-    found.detail.encode()  # it becomes a header
+    found.detail.encode()  # it becomes a header, so it must be valid there
 
 
 json_values = st.recursive(
@@ -115,7 +115,7 @@ json_values = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # by the machine's load, not by the code
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the duration depends on the machine's load, not on the code
 @given(st.fixed_dictionaries({}, optional={rule.name: json_values for rule in RULES}))
 def test_no_json_raises_and_what_is_accepted_can_be_stored(found: dict[str, Any]) -> None:
     decided = verdict(json.dumps(found).encode())

@@ -1,4 +1,4 @@
-"""Client properties: as Java's clients take them, in librdkafka's names, and against a cluster with TLS and SCRAM."""
+"""Client properties: as Java's clients take them, under librdkafka's names, and with a cluster that has TLS and SCRAM."""
 
 from __future__ import annotations
 

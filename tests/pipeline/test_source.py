@@ -1,4 +1,4 @@
-"""Spark's stock source on a live node: every option people use, and topics that change while a stream reads them."""
+"""Spark's stock source on a live node: every common option, and topics that change while a stream reads them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_times_select_by_the_time_of_the_record(spark: Any, node: Node) -> None:
 
 @pytest.mark.compat
 def test_a_stream_begins_at_the_configured_offsets(spark: Any, node: Node) -> None:
-    """A stream without the option begins at the end; by a time that no record has reached it begins as the strategy says."""
+    """A stream without the option begins at the end. With a time that no record has reached, it begins as the strategy says."""
     topic = node.topic(1)
     node.send(topic, 3)
     future = json.dumps({topic: {"0": int(time.time() * 1000) + 3_600_000}})
@@ -154,9 +154,9 @@ def test_aborted_rows_are_seen_unless_only_committed_ones_are_read(spark: Any, n
     for number, is_kept in enumerate((True, False, True)):
         producer.begin_transaction()
         producer.produce(topic, b"%d" % number)
-        producer.flush(30)  # an abort would drop what was not sent yet
+        producer.flush(30)  # an abort would drop records that were not sent yet
         producer.commit_transaction(30) if is_kept else producer.abort_transaction(30)
-    # Each transaction ends with a marker, which has an offset and is no row.
+    # Each transaction ends with a marker, which has an offset but is no row.
     assert places(read(spark, node, subscribe=topic)) == [(0, 0), (0, 2), (0, 4)]
     committed = {"kafka.isolation.level": "read_committed"}
     assert places(read(spark, node, subscribe=topic, **committed)) == [(0, 0), (0, 4)]
@@ -239,12 +239,12 @@ def overtake(node: Node, topic: str) -> None:
     node.drop_before(topic, 8)
 
 
-#: What happens to a topic of which all 5 records were read, and the offsets read if that is to be passed over.
+#: What happens to a topic whose 5 records were all read, and the offsets that are read next if the loss is allowed.
 LOSSES: dict[str, tuple[Callable[[Node, str], None], list[int]]] = {
     "retention overtakes the reader": (overtake, [*range(5), 8, 9]),
     "the topic is recreated": (recreate, [*range(5)]),
 }
-#: A fetch that waits at the end would bring the lost records before they are lost.
+#: A fetch that waits at the end would return the lost records before they are lost.
 AT_ONCE = {"kafka.fetch.max.wait.ms": "1"}
 
 
@@ -270,7 +270,7 @@ def test_lost_offsets_are_passed_over_if_that_is_wanted(spark: Any, node: Node, 
     with from_start(spark, node, topic, failOnDataLoss="false", **AT_ONCE).open() as stream:
         happens(node, topic)
         assert stream.catch_up().offsets() == offsets
-        # What comes later is read, in a new topic from where the old one was.
+        # Later records are read, in a new topic from the old one's offset on.
         node.send(topic, 10)
         assert stream.catch_up().offsets()[-1] == node.end(topic) - 1
 

@@ -1,4 +1,4 @@
-"""Sessions: the order in which events come makes no difference, and a reader that applies the changes has the truth."""
+"""Sessions: the order in which events come does not matter, and a reader that applies the changes has the right result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages on a live node: every count against the truth, and what the stages do when the topic is not as it was.
+"""The stages on a live node: every count is compared with the truth; and what the stages do when the topic has changed.
 
 One file, so that one worker runs it all with one JVM.
 """
@@ -176,7 +176,7 @@ def assert_backfill_agrees(config: Config) -> None:
 def test_a_signal_ends_the_stages_after_their_micro_batch_also_where_spark_would_cut_it_short(
     spark: Any, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trigger: str, number: signal.Signals
 ) -> None:
-    """A new session has a handler by which Ctrl-C cancels all jobs and is a KeyboardInterrupt; ours has to come after it."""
+    """A new session has a handler by which Ctrl-C cancels all jobs and raises KeyboardInterrupt; ours has to be set after it."""
 
     def cut_short(number: int, frame: Any) -> None:
         spark.sparkContext.cancelAllJobs()
@@ -209,7 +209,7 @@ def test_an_empty_topic_is_no_failure(spark: Any, node: Node, tmp_path: Path) ->
 
 
 def test_rows_that_changed_or_are_broken_do_not_stop_the_stream(spark: Any, node: Node, tmp_path: Path) -> None:
-    """New fields, a field that is gone, broken JSON and Avro: each to its place, in one go."""
+    """New fields, a missing field, broken JSON and broken Avro: each gets to its place in one run."""
     config = node.config(tmp_path, "kafka.partitions=1", "pipeline.max_lateness_ms=1000", "pipeline.watermark=1 minute")
     topics.ensure(config)
     now_ms = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""The stages as programs: submitted to Spark as files, and what is left on the screen when Spark fails."""
+"""The stages as programs that are submitted to Spark as files, and the output on the screen when Spark fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def needs_spark() -> None:
 
 
 def written(config: Config, folder: Path) -> list[str]:
-    """The options for this configuration, most of it as a file."""
+    """Return the options for this configuration, most of it in a file."""
     file = folder / "pipeline.toml"
     file.write_text(
         f'[kafka]\nbootstrap_servers = "{config.kafka.bootstrap_servers}"\nevents = "{config.kafka.events}"\n'
@@ -39,7 +39,7 @@ def written(config: Config, folder: Path) -> list[str]:
 
 
 def submit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Submit the program as docs/PIPELINE.md says; somewhere else than in the source tree, which is not on the path then."""
+    """Submit the program as docs/PIPELINE.md says, from outside of the source tree, which is not on the path then."""
     jars = ",".join(str(jar) for jar in (ROOT / "build" / "spark-jars").glob("*.jar"))
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[1]", "--jars", jars, *arguments]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": session.LOOPBACK}
@@ -54,7 +54,7 @@ def test_a_stage_is_submitted_as_a_file(node: Node, tmp_path: Path) -> None:
     done = submit(str(ROOT / "pipeline" / "bronze.py"), *written(config, tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert tables.sink(config, "bronze", ["offset"]).num_rows == 7
-    assert '"query": "bronze", "batch": 0, "rows": 7' in done.stdout  # JSON, for it is piped
+    assert '"query": "bronze", "batch": 0, "rows": 7' in done.stdout  # JSON, because the output is piped
 
 
 def test_the_whole_program_is_found_by_its_file_too(tmp_path: Path) -> None:

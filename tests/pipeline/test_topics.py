@@ -1,4 +1,4 @@
-"""A user finds out before Spark is started that a cluster is not there or not reachable, or that topics do not exist."""
+"""Before Spark is started, a user reads that a cluster does not exist or cannot be reached, or that topics do not exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.pipeline.conftest import ROOT, Node
 
 
 def test_an_address_without_a_listener(tmp_path: Path) -> None:
-    """The program runs as a process, for what is on the screen: one line."""
+    """The program runs as a process, to test its output on the screen: one line."""
     command = [sys.executable, "-m", "ottla.pipeline", "run", "bronze", "--bootstrap", "127.0.0.1:1", "--output", "out"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The truth file: what must follow from what was acknowledged, and from what may have been sent."""
+"""The truth file: what must follow from acknowledged records, and from records that may have been sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The upsert table's manifests and the log of a Delta table, without Spark: what a reader sees and what is thrown away."""
+"""The upsert table's manifests and the log of a Delta table, without Spark: what a reader sees, and what is removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_reader_sees_the_last_published_batch_only(tmp_path: Path) -> None:
     assert upsert.current(str(tmp_path)) == (-1, {})
     folder(tmp_path, "d1/0")
     upsert.publish(str(tmp_path), 0, {"d1": "d1/0"})
-    folder(tmp_path, "d1/1")  # of a batch that died before it was published
+    folder(tmp_path, "d1/1")  # from a batch that was interrupted before it was published
     assert upsert.files(str(tmp_path)) == [str(tmp_path / "d1/0/part-0.parquet")]
 
 

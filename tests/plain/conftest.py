@@ -1,4 +1,4 @@
-"""The plain install: the wheel of this tree without any extra, in an environment of its own, and a node that runs from it.
+"""The plain install: the wheel of this tree without any extra, in a separate environment, and a node that runs from it.
 
 Its commands run in an empty folder, without this process's variables of Python, so that nothing of the tree is imported. The stock
 clients are those of the environment of the tests.
@@ -25,7 +25,7 @@ __all__ = ["topic"]
 
 ROOT = Path(__file__).parents[2]
 COMMAND_S_MAX = 60
-#: As SOONER, for members of share groups.
+#: Like SOONER, for members of share groups.
 SHARED_SOONER = {f"group.share.{which}heartbeat.interval.ms": "250" for which in ("min.", "")}
 
 
@@ -61,14 +61,14 @@ class Plain:
         )
 
     def ok(self, program: str, *arguments: str, stdin: str = "") -> str:
-        """Return what a command prints that must not fail."""
+        """Return the output of a command that must not fail."""
         done = self.run(program, *arguments, stdin=stdin)
         assert done.returncode == 0, f"{program} {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
 
 def variables() -> dict[str, str]:
-    """Return the variables of a user who has set none for Python, pytest or Ottla."""
+    """Return the environment of a user who has set no variables for Python, pytest or Ottla."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "OTTLA"))}
     return kept | {"NO_COLOR": "1"}
 
@@ -109,5 +109,5 @@ def node(plain: Plain) -> Iterator[PlainNode]:
 
 @pytest.fixture(scope="session")
 def bootstrap(node: PlainNode) -> str:
-    """The address of the node, by the name that the tests of clients have for it."""
+    """The address of the node, under the name that the tests of clients use for it."""
     return node.bootstrap

@@ -1,4 +1,4 @@
-"""A user of the plain install sees the pages' first commands and tests work, and what needs an extra says so in a sentence."""
+"""In a plain install the first commands and tests of the pages work, and a feature that needs an extra says so in a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.plain.conftest import ROOT, Plain
 
 __all__ = ["project"]
 
-#: What the extras without a command bring.
+#: The packages of the extras without a command.
 OTHERS = ("re2", "lz4", "gssapi", "pyspark", "pyarrow", "pandas", "confluent_kafka", "numpy")
 KERBEROS = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="k" principal="kafka/a@B";'
 CLIENT = f"security.protocol=SASL_PLAINTEXT\nsasl.kerberos.service.name=kafka\nsasl.jaas.config={KERBEROS}\n"
@@ -50,7 +50,7 @@ def test_the_first_commands_of_a_user_work(plain: Plain, bootstrap: str) -> None
 
 
 def test_the_pages_tests_run_where_no_client_is_installed(plain: Plain, project: Path) -> None:
-    """The project has packages with the names of the tree's folders."""
+    """The other project has packages with the names of the tree's folders."""
     page = (ROOT / "docs/TESTING.md").read_text()
     (shown,) = re.findall(r"```python\n# (test_stock\.py)\n(.*?)```", page, re.S)
     (project / shown[0]).write_text(shown[1])
@@ -72,7 +72,7 @@ def test_a_consumer_of_the_plugin(kafka_consumer):
 
 def test_a_fixture_that_needs_a_client_says_which(plain: Plain, tmp_path: Path) -> None:
     (tmp_path / "test_calls.py").write_text(CALLS)
-    # No summary: where CI is set it repeats the sentence.
+    # Without a summary: if CI is set, the summary repeats the sentence.
     done = plain.run("pytest", "-q", "-rN", "-p", "no:cacheprovider", cwd=tmp_path)
     sentence = (
         "ottla.testing.errors.ClientMissing: the package confluent-kafka is not installed, whose producers and "

@@ -1,4 +1,4 @@
-"""Stock clients at a node of the plain install: the walks of `tests/clients`, and what an extra would do for them.
+"""Stock clients at a node of the plain install: the steps of `tests/clients`, and the work of a missing extra.
 
 Without the extra `lz4` the node reads and writes lz4 by cramjam, and without `regex` it matches regular expressions itself.
 """
@@ -85,7 +85,7 @@ def test_a_group_of_the_consumer_protocol_has_the_topics_that_its_regular_expres
 
 
 def test_a_regular_expression_that_is_not_valid_is_the_consumers_error(bootstrap: str, topic: str) -> None:
-    """librdkafka takes this one, as POSIX does, and refuses others itself."""
+    """librdkafka sends this one, which is valid in POSIX, too; it rejects others itself."""
     consumer = member(bootstrap, topic, log_level=0)
     consumer.subscribe(["^orders-a**"])
     assert "The regular expression is not valid" in first(consumer).error().str()
@@ -126,7 +126,7 @@ def test_a_subscription_to_clients_metrics_has_a_regular_expression(bootstrap: s
 # -- Codecs --------------------------------------------------------------------------------------------------------------
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-#: Topics by what they are for: their configuration.
+#: Topics by their purpose, with their configuration.
 STORED = {
     "as it comes": {},
     "uncompressed": {"compression_type": "uncompressed"},
@@ -157,7 +157,7 @@ ALL_VALUES = sorted(value for client in ("c", "k", "a") for codec in CODECS for 
 
 @pytest.fixture(scope="module")
 def stored(bootstrap: str) -> dict[str, str]:
-    """Topic -> what it is for, once each client has written to it with each codec."""
+    """Topic -> its purpose, once each client has written to it with each codec."""
     topics = {f"codecs-{number}": name for number, name in enumerate(STORED)}
     for topic, name in topics.items():
         create(bootstrap, topic, **STORED[name])

@@ -14,7 +14,7 @@ UNSIGNED = {"uint16": 16, "uint32": 32}
 
 
 def message_strategy(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
-    """Objects that have a value only where the version has a field."""
+    """Return objects that have a value only where the version has a field."""
     values = {field.name: _field_strategy(field, version) for field in fields(cls) if version in field.versions}
     return st.fixed_dictionaries({}, optional=values).map(lambda chosen: cls(**chosen))
 

@@ -1,4 +1,4 @@
-"""Every message class there is, by Kafka's name, and the data files that say what Kafka does with them."""
+"""Every message class by Kafka's name, and the data files that describe Kafka's behaviour."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def every_version() -> list[tuple[type[Any], int]]:
 
 
 def java_names() -> dict[str, str]:
-    """Java's full class name -> ours."""
+    """Return our class for Java's full class name."""
     names = {f"{_WIRE}{name}Data": name for name in requests_and_responses()}
     for origin, package in _RECORDS:
         for name in _messages_in(origin):
@@ -69,7 +69,7 @@ def java_names() -> dict[str, str]:
 
 
 class Golden(NamedTuple):
-    """A message as Apache Kafka 4.3.1 wrote it; `json` is "-" where its JSON writer could not."""
+    """A message as Apache Kafka 4.3.1 wrote it. `json` is "-" if Kafka's JSON writer could not write it."""
 
     cls: type[Any]
     version: int

@@ -16,7 +16,7 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 def from_json(cls: type[T], data: dict[str, Any], version: int) -> T:
-    """The message that `to_json` wrote; MalformedMessage when it is something else."""
+    """Return the message that `to_json` wrote. Raise MalformedMessage if the text is something else."""
     obj: T = _struct_from_json(cls, data, version)
     return obj
 

@@ -78,7 +78,7 @@ def test_value_that_the_version_cannot_hold_is_refused() -> None:
         encode(HeartbeatRequest(group_id="g", group_instance_id="i"), 2)
     with pytest.raises(UnsupportedVersion):
         encode(FetchRequest(replica_state=ReplicaState(replica_id=3)), 14)
-    assert encode(FetchRequest(replica_state=ReplicaState()), 14)  # equal to the default is as good as unset
+    assert encode(FetchRequest(replica_state=ReplicaState()), 14)  # a value equal to the default counts as not set
 
 
 def test_ignorable_value_is_dropped_from_versions_without_it() -> None:
@@ -169,7 +169,7 @@ def test_string_longer_than_its_length_can_say_is_refused() -> None:
     with pytest.raises(ProtocolError, match="longer than 32767"):
         encode(request, 7)
     with pytest.raises(ProtocolError, match="longer than 32767"):
-        encode(request, 4)  # the old form, whose two bytes of length end there
+        encode(request, 4)  # the old form, whose two bytes of length are at the end there
     request.topics[0].name = "x" * STRING_BYTES_MAX
     assert decode(CreateTopicsRequest, encode(request, 4), 4) == request
     assert decode(CreateTopicsRequest, encode(request, 7), 7) == request

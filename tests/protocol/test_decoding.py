@@ -1,4 +1,4 @@
-"""Hostile bytes: whatever they are, decoders return or raise MalformedMessage, soon and without taking much memory."""
+"""Hostile bytes: whatever they are, decoders return or raise MalformedMessage, soon and without much memory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_mutated_messages_never_surprise() -> None:
                 else:
                     accepted += 1
                     assert pos <= len(hostile)
-                    # what was accepted can be written, and says the same again
+                    # an accepted message can be written, and has the same meaning again
                     assert decode(cls, encode(obj, version), version) == obj or obj != obj
     assert refused > accepted > MUTATIONS_PER_VERSION * 20, (refused, accepted)
 
@@ -101,7 +101,7 @@ def test_every_truncation_is_refused() -> None:
     for cls, version in every_version():
         data = encode(random_message(cls, version, rng), version)
         read = decoder(cls, version)
-        padded = data + b"\1" * 400  # the receive buffer goes on after the frame
+        padded = data + b"\1" * 400  # the receive buffer continues after the frame
         for end in sorted({rng.randrange(len(data)) for _ in range(12)} if data else ()):
             for buffer in (data, padded, memoryview(padded)):
                 with pytest.raises(MalformedMessage):
@@ -129,7 +129,7 @@ def test_array_of_a_million_is_refused_even_when_it_is_there() -> None:
 
 
 def test_arrays_in_arrays_share_the_elements_of_one_request() -> None:
-    """Each is within its own bound. Groups of a million topics of three bytes took 6.6 s for 30 MB."""
+    """Each array is within its own bound. Groups of a million topics of three bytes took 6.6 s for 30 MB."""
     topics = [OffsetFetchRequestTopics(name="")] * (TOPIC_ELEMENTS_MAX // 8)
     for groups, is_read in ((6, True), (20, False)):
         data = encode(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)] * groups), 8)
@@ -141,7 +141,7 @@ def test_arrays_in_arrays_share_the_elements_of_one_request() -> None:
 
 
 def test_numbers_of_partitions_count_as_elements_and_others_as_an_eighth() -> None:
-    """Each number of a partition has an answer: a million of them took 1.4 s in OffsetFetch."""
+    """Each number of a partition gets an answer: a million of them took 1.4 s in OffsetFetch."""
     group = OffsetFetchRequestGroup(
         "g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0] * TOPIC_ELEMENTS_MAX)]
     )
@@ -181,7 +181,7 @@ def test_lengths_are_checked_before_anything_is_made() -> None:
 def refuse_quickly(cls: type[Any], version: int, data: bytes) -> None:
     read = decoder(cls, version)
     seconds, peaks = [], []
-    for _ in range(3):  # a collection of garbage, or another thread's memory, may fall into one of them
+    for _ in range(3):  # a garbage collection, or another thread's memory, may fall into one of them
         tracemalloc.start()
         started = time.thread_time()
         with pytest.raises(MalformedMessage):

@@ -35,7 +35,7 @@ def test_codes_are_numbers() -> None:
 
 
 def test_a_code_of_a_later_release_is_an_unknown_error() -> None:
-    """A ValueError ended the task that read the answer: a broker that sent no heartbeats any more."""
+    """A ValueError ended the task that read the response, so a broker sent no more heartbeats."""
     assert ErrorCode(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -58,7 +58,7 @@ def test_protocol_errors_are_a_family() -> None:
 
 
 def test_a_message_that_no_string_of_the_protocol_holds_is_cut() -> None:
-    """One that named 10,000 wrong configs could not be encoded, and the client got UNKNOWN_SERVER_ERROR."""
+    """A message that named 10,000 wrong configs could not be encoded, and the client got UNKNOWN_SERVER_ERROR."""
     assert KafkaError(ErrorCode.INVALID_REQUEST, "x" * MESSAGE_LENGTH_MAX).message == "x" * MESSAGE_LENGTH_MAX
     cut = KafkaError(ErrorCode.INVALID_REQUEST, "\u20ac" * 40_000).message
     assert cut == "\u20ac" * MESSAGE_LENGTH_MAX + "..."

@@ -1,4 +1,4 @@
-"""Bytes and JSON of every message in every version as Apache Kafka writes them, against ours (invariant 47)."""
+"""Bytes and JSON of every message in every version as Apache Kafka writes them, compared with ours (invariant 47)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_kafkas_bytes_decode_and_encode_back(cls: type[Any]) -> None:
 
 @pytest.mark.parametrize("cls", CASES, ids=lambda cls: cls.__name__)
 def test_kafkas_json_becomes_kafkas_bytes(cls: type[Any]) -> None:
-    """JSON names each field, so this sees two fields of one type that have changed places."""
+    """JSON names each field, so this test notices two fields of one type that have changed places."""
     for case in CASES[cls]:
         if case.json == "-":
             continue
@@ -50,7 +50,7 @@ def test_every_version_of_every_message_has_golden_bytes() -> None:
     unchecked = {
         (cls.__name__, version) for cls, version in every_version() if version not in before_4_0(cls)
     } - checked
-    # new in 4.4, whose kafka-metadata jar cannot be had
+    # it is new in 4.4, whose kafka-metadata jar is not available
     assert unchecked == {("UnregisterControllerRecord", 0)}
 
 

@@ -50,7 +50,7 @@ def test_request_header(header: tuple[int, int, int, str | None], data: str) -> 
 
 
 def test_unsupported_version_of_api_versions_can_still_be_read() -> None:
-    """So that it can be answered in version 0."""
+    """Its header must be readable, so that it can be answered in version 0."""
     frame = bytes.fromhex("0012 7fff 00000005 0001 78 00")
     assert decode_request_header(frame, 0, len(frame))[:4] == (18, 32767, 5, "x")
 

@@ -97,7 +97,7 @@ def test_an_older_version_is_what_its_specification_says(name: str) -> None:
 
 
 def check_fields(cls: type[Any], specified: list[Fact], present: set[int]) -> None:
-    """Check the names, types and versions of fields; what was said of defaults does not go over the wire."""
+    """Check the names, types and versions of fields. Facts about defaults are not sent over the network."""
     specified = [fact for fact in specified if fact.versions("versions") & present]
     own_fields = [own for own in fields(cls) if any(version in own.versions for version in present)]
     assert [json_name(own.name).lower() for own in own_fields] == [fact.words[0].lower() for fact in specified]
@@ -125,7 +125,7 @@ def check_struct(cls: type[Any], specified: list[Fact], present: set[int], commo
         assert nullable(own) & versions == fact.versions("nullable") & versions, where
         assert own.tag == (None if fact.get("tag") is None else int(fact.get("tag") or 0)), where
         assert own.default == expected_default(own, fact), where
-        if versions != present:  # a field that is always there is never dropped
+        if versions != present:  # a field that always exists is never dropped
             assert own.ignorable == ("ignorable" in fact.words), where
         struct = own.type.struct or (own.type.item and own.type.item.struct)
         if struct:

@@ -1,4 +1,4 @@
-"""The tables of releases beside those of the project: each names what is here, and what a node serves is within what it has."""
+"""The tables of releases, compared with those of the project: names exist here, and a node serves no more than it has."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_api_of_a_release_is_known_and_has_no_version_that_is_not_here(nam
 
 
 def test_later_releases_drop_no_version_before_4_0() -> None:
-    """KIP-896 was the first to remove any; so a newer release before it serves every client of an older one."""
+    """KIP-896 was the first to remove versions, so a newer release before it serves every client of an older one."""
     names = [name for name in reversed(EARLIER) if name < "4"]
     for older, newer in pairwise(names):
         before, after = RELEASES[older].apis[BROKER], RELEASES[newer].apis[BROKER]

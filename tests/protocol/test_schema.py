@@ -44,7 +44,7 @@ class Inner:
 
 @message(key=1, versions="0-2", flexible="2+")
 class Outer:
-    """Has all that a declaration can say."""
+    """A class with everything that a declaration can have."""
 
     name: str = ""
     inner: Inner = v("1+", factory=Inner)

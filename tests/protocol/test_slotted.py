@@ -1,4 +1,4 @@
-"""Values and states are as dataclasses would make them, without the text that these compile."""
+"""Values and states behave as dataclasses would make them, but no source text has to be compiled for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.protocol.slotted import entity, frozen, mutable
 
 @frozen
 class Place:
-    """A field without a default, one with, and one that no comparison and no text has."""
+    """A field without a default, one with a default, and one that is in no comparison and no text."""
 
     kind: ClassVar[str] = "place"
     name: str

@@ -24,7 +24,7 @@ class PageBlock(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the page and the beginning of the first line that says something: what a table names a block by."""
+        """Return the page and the first line with content, or its beginning: tables name a block by these."""
         first = next(line.strip() for line in self.lines if line.strip())
         return self.page, re.sub(r"\s+#\s.*$", "", first)[:KEY_CHARS_MAX]
 
@@ -58,7 +58,7 @@ def _goes_on(lines: list[str], at: int) -> bool:
 
 
 def commands_of(block: PageBlock) -> list[list[str]]:
-    """Return the words behind `ottla` of each command of a block, without what the shell does with them."""
+    """Return the words after `ottla` in each command of a block, without the shell's own syntax."""
     found = []
     text = re.sub(r"\\\n\s*", " ", "\n".join(block.lines))
     for line in text.split("\n"):
@@ -85,7 +85,7 @@ APPLY = "tests/ottla/cli/commands/test_apply.py::test_the_example_is_a_whole_fil
 
 
 def key(page: str, first: str) -> tuple[str, str]:
-    """Return what a table names a block by, for its first line or the beginning of it."""
+    """Return the key by which a table names a block, for its first line or the beginning of it."""
     return page, first[:KEY_CHARS_MAX]
 
 
@@ -120,8 +120,8 @@ RUN_BY: dict[tuple[str, str], str] = {
 INDEX = "installs from an index"
 HOSTS = "hosts of these names"
 UNTIL = "runs until Ctrl-C"
-#: Blocks that no test runs as they stand, and why; a path is of the test that has the commands at work. The commands of all blocks are
-#: parsed, and blocks of Python compiled.
+#: Blocks that no test runs unchanged, and why; a path is that of a test with such commands. The commands of all blocks are
+#: parsed, and blocks of Python are compiled.
 NOT_RUN: dict[tuple[str, str], str] = {
     key(page, first): reason
     for page, rows in {

@@ -1,4 +1,6 @@
-"""Pages of docs/ that are made of tables in the code: docs/dev/STATES.md, docs/APIS.md, docs/METRICS.md and docs/DOCTOR.md."""
+"""Pages of docs/ that are generated from tables in the code: docs/dev/STATES.md, docs/APIS.md, docs/METRICS.md and
+docs/DOCTOR.md.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ FORWARD = "forward"
 
 Table = Mapping[Any, Mapping[Any, str]]
 
-#: Title, what the states are of, the module and its table, and the state in which a life begins.
+#: The title, what the states belong to, the module and its table, and the first state.
 MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
     (
         "Raft",
@@ -207,7 +209,9 @@ def errors_of(docstring: str | None) -> list[tuple[str, str]]:
 
 
 def errors_of_handler(handler: Any) -> list[tuple[str, str]]:
-    """Return the errors that the handler's own docstring lists, if it is named as its API; else it is alone in a module that lists them."""
+    """Return the errors that the handler's own docstring lists, if it has the name of its API; otherwise its module has no
+    other handler, and lists them.
+    """
     if getattr(handler, "__name__", "").upper() in ApiKey.__members__:
         return errors_of(inspect.getdoc(handler))
     return errors_of(sys.modules[getattr(handler, "__module__", __name__)].__doc__)

@@ -26,7 +26,7 @@ from tests.sim.harness import TOPIC, SimClusterHarness
 from tests.sim.loop import run
 
 ROLES = {1: "controller", 2: "broker", 3: "broker"}
-#: The listener of the checks has sources of its own.
+#: The listener of the checks has its own sources.
 SETTINGS = {
     "ottla.admin.listener": "0.0.0.0:9644",
     "offsets.topic.replication.factor": "1",
@@ -84,14 +84,14 @@ async def _metrics() -> list[Metric]:
 
 
 async def _use(harness: SimClusterHarness) -> None:
-    """Partitions, a loaded group coordinator, and clients with each quota: what has metrics only while it is there."""
+    """Make partitions, a loaded group coordinator, and clients with each quota, because some metrics exist only then."""
     admin = harness.admin
     quotas = [OpData(key=key, value=1e6) for key in CLIENT_QUOTAS]
     any_client = [EntityData(entity_type="client-id", entity_name=None)]
     await admin.ask_any(AlterClientQuotasRequest(entries=[EntryDataRequest(entity=any_client, ops=quotas)]))
     assert await admin.create(TOPIC, 1, {}, 2)
     await harness.until("the topic has a leader", lambda: harness.leader() is not None)
-    await admin.ask_any(FindCoordinatorRequest(coordinator_keys=["group"]))  # makes the topic of the offsets
+    await admin.ask_any(FindCoordinatorRequest(coordinator_keys=["group"]))  # it creates the topic of the offsets
     await harness.until("a partition of it is loaded", lambda: any(map(_coordinates, harness.cluster.brokers)))
     leader = Channel(admin.world, harness.leader().host.name, BROKER_PORT, "asks")
     topic_id = next(each.topic_id for each in harness.leader().partitions() if each.topic == TOPIC)

@@ -1,5 +1,6 @@
-"""Parts of pages that are made of tables: the rows of commands in docs/CLI.md, the names of APIs and errors in docs/TESTING.md, and the
-index of docs/DIFFERENCES.md."""
+"""Parts of pages that are generated from tables in the code: the rows of commands in docs/CLI.md, the names of APIs and errors
+in docs/TESTING.md, and the index of docs/DIFFERENCES.md.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from ottla.testing.spoiled import STRUCK
 
-#: What begins a word of the index: an API as Kafka writes it, and a property.
+#: The beginnings of words in the index: an API as Kafka writes it, and a property.
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:\.[a-z0-9]+)*")
 _CONFIGS = BROKER_CONFIGS.keys() | TOPIC_CONFIGS.keys() | GROUP_CONFIGS.keys() | CLIENT_METRICS_CONFIGS.keys()
 
@@ -72,7 +73,7 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-#: The page and the heading below which the part stands, up to the next heading.
+#: The page, and the heading above the part, which ends at the next heading.
 MADE_PARTS: dict[tuple[str, str], Callable[[str], list[str]]] = {
     ("docs/CLI.md", "## All commands"): commands,
     ("docs/DIFFERENCES.md", "## Index"): index,
@@ -81,7 +82,7 @@ MADE_PARTS: dict[tuple[str, str], Callable[[str], list[str]]] = {
 
 
 def with_part(page: str, heading: str, make: Callable[[str], list[str]]) -> str:
-    """Return the page with its part made again. What follows the next heading stays as it is."""
+    """Return the page with its part generated again. The text after the next heading is unchanged."""
     before, _, rest = page.partition(f"\n{heading}\n")
     after = f"\n{rest}".partition("\n## ")[2]
     return "\n".join([before, heading, *make(page), *([f"## {after}"] if after else [])])

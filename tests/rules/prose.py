@@ -1,4 +1,4 @@
-"""The lines of a page: prose is filled up to the width of code; rows of tables, headings and code stay as they are."""
+"""The lines of a page: prose is wrapped at the width of code; rows of tables, headings and code are unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def filled(text: str) -> Iterator[str]:
 
 
 def paragraph(block: list[str]) -> list[str]:
-    """The same lines, unless one of them is too long. The text of an item stands behind its mark."""
+    """Return the same lines, unless one of them is too long. The text of an item is indented behind its mark."""
     if all(len(line) <= WIDTH for line in block):
         return block
     margin = " " * (len(block[0]) - len(block[0].lstrip()))

@@ -1,4 +1,4 @@
-"""The project's own source files, parsed once: what the rules of this folder look at."""
+"""The project's own source files, parsed once, for the rules in this folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-#: The packages, each after those that it may import: what it stands on, and what those stand on. Two chains stand on the server's
-#: layer, the cluster's and that of its users; the command line is the roof of both. A node hands its broker what makes tables, in one
-#: function that imports it late (`node/tables.py`).
+#: The packages, each after those that it may import. Two chains stand on the server's layer: that of the cluster, and that of
+#: its users. The command line is the roof of both. A node passes the object that makes tables to its broker, in one function
+#: that imports it late (`node/tables.py`).
 STANDS_ON: dict[str, tuple[str, ...]] = {
     "protocol": (),
     "storage": ("protocol",),
@@ -65,7 +65,10 @@ def tree_of(file: Path) -> ast.Module:
 
 @cache
 def nodes_of(tree: ast.AST) -> list[ast.AST]:
-    """All nodes of a tree, or of a class in it, which is walked once for a dozen rules. What a name is used for is a field (`ctx`), and no node here."""
+    """Return all nodes of a tree, or of a class in it.
+
+    It is walked once for a dozen rules. The use of a name is a field (`ctx`), and no node here.
+    """
     found: list[ast.AST] = [tree]
     for node in found:
         for name in node._fields:
@@ -79,7 +82,7 @@ def nodes_of(tree: ast.AST) -> list[ast.AST]:
 
 @cache
 def below(package: str) -> frozenset[str]:
-    """All packages that one may import, itself included."""
+    """Return all packages that a package may import, itself included."""
     return frozenset({package}).union(*(below(each) for each in STANDS_ON[package]))
 
 
@@ -118,7 +121,9 @@ def package_of(module: str) -> str:
 
 @cache
 def imported_modules(tree: ast.Module) -> list[tuple[int, str]]:
-    """Line and full name of everything imported, also late, for type checkers only, and by a text (`import_module`)."""
+    """Yield line and full name of everything imported, also late imports, imports for type checkers only, and those by a text
+    (`import_module`).
+    """
     found = []
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,6 @@
-"""ApiVersions of each kind of listener beside Apache Kafka's, of each release that was asked: no more and no less."""
+"""ApiVersions of each kind of listener compared with Apache Kafka's, for each recorded release: the listed APIs and versions
+are the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each block of code of the pages is run by a test, or has the reason why not; and its commands are ones that `ottla` takes."""
+"""Each block of code on the pages is run by a test, or has the reason why not; and its commands are valid for `ottla`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each named bound of a queue, a buffer, a wait or a piece of work is named by a test that reaches it, or has its reason here."""
+"""Each named bound of a queue, a buffer, a wait or a piece of work is named in a test that reaches it, or has its reason here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.rules.sources import ROOT, dotted, imported_names, nodes_of, sources,
 
 PACKAGES = ("protocol", "storage", "server", "controller", "broker")
 BOUND = re.compile(r"\w*(?:_MAX|_PER_TURN|_PER_STEP|_A_TURN)|TURN_\w+|(?:POOLED|KEPT_PER)_\w+")
-#: Not bounds of ours but the largest values of a type, of Kafka's protocol or of its settings.
+#: These are no bounds of ours, but the largest values of a type, of Kafka's protocol or of its settings.
 TYPE_LIMITS = frozenset({
     "INT_MAX", "LONG_MAX", "DOUBLE_MAX", "INT32_MAX", "UVARINT_MAX", "OFFSET_MAX", "_INT_MAX", "_LONG_MAX", "_PRODUCER_ID_MAX", "PORT_MAX",
     "EPOCH_MAX", "COMPRESSION_TYPE_MAX",
@@ -58,7 +58,7 @@ def texts_of_tests() -> dict[str, str]:
 
 @cache
 def named_in(file: str) -> frozenset[str]:
-    """Full names of what a test file imports, of attributes of modules that it imports, and of what it sets with setattr."""
+    """Return the full names of a test file's imports, of attributes of imported modules, and of what it sets with setattr."""
     tree = tree_of(Path(file))
     imported = imported_names(tree)
     alias = {name.rpartition(".")[2]: name for name in imported}
@@ -83,7 +83,7 @@ def named_in(file: str) -> frozenset[str]:
 
 
 def importers(bound: Bound) -> set[str]:
-    """The modules that import it: monkeypatch replaces it there."""
+    """Return the modules that import it: monkeypatch replaces it there."""
     full = f"{bound.module}.{bound.name}"
     return {source.module for source in sources() if full in imported_names(source.tree)}
 

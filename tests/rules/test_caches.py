@@ -1,4 +1,6 @@
-"""Functions and modules that remember things do so without a bound in bytes: what clients name is kept by `server/client_bounds.py` instead."""
+"""Functions and modules that cache things without a bound in bytes: names from clients are kept by `server/client_bounds.py`
+instead.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import ast
 
 from tests.rules.sources import nodes_of, sources
 
-#: The functions that are decorated, and who chooses their arguments.
+#: The decorated functions, and who chooses their arguments.
 CACHED = {
     "protocol/internal_topics/metadata_records.py _frame": "records of Kafka, by number and version",
     "protocol/schema.py parse_versions": "versions that are written in this tree",
@@ -31,7 +33,7 @@ def test_what_is_remembered_by_arguments_is_not_named_by_clients() -> None:
     assert set(CACHED) - found == set(), "these rows have no function any more"
 
 
-#: Containers of a module that grow, and what they grow with.
+#: Containers of a module that grow, and why they stay bounded.
 GROWING = {
     "protocol/compile.py _decoders": "structs and versions of this tree",
     "protocol/compile.py _encoders": "structs and versions of this tree",
@@ -52,7 +54,7 @@ def is_container(value: ast.expr | None) -> bool:
 
 
 def grown_in(tree: ast.Module) -> set[str]:
-    """Names that something is put into: name[...] = ..., name.add(...)."""
+    """Return the names of containers that something is put into: name[...] = ..., name.add(...)."""
     found = set()
     for node in nodes_of(tree):
         match node:
@@ -64,7 +66,7 @@ def grown_in(tree: ast.Module) -> set[str]:
 
 
 def test_no_module_keeps_what_it_learns_in_a_container_without_a_bound() -> None:
-    """It would live as long as the process, for all nodes in it. What an object keeps ends with its owner, whose bound it has."""
+    """It would live as long as the process, for all nodes in it. What an object stores ends with its owner, which has a bound."""
     found = {
         f"{source.path} {target.id}"
         for source in sources()

@@ -1,4 +1,4 @@
-"""The name of a class says one thing: an import of `Peer` or of `Source` needs no look at where it comes from."""
+"""The name of a class has one meaning: a reader of `Peer` or `Source` need not look where it is imported from."""
 
 from __future__ import annotations
 

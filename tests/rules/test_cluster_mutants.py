@@ -1,6 +1,7 @@
-"""The mutants of whole clusters are still mistakes: each can be called as what it replaces, and names what it breaks.
+"""The mutants of whole clusters are still valid: each can be called like the function that it replaces, and names what it
+breaks.
 
-One that dies of an exception of its own looks caught and proves nothing; it takes a whole run of seeds to see that.
+A mutant that fails with its own exception looks caught but proves nothing, and only a whole run of seeds would show that.
 """
 
 from __future__ import annotations

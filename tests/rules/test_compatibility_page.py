@@ -1,4 +1,4 @@
-"""The table of docs/COMPATIBILITY.md is what the results of the suite `ecosystem` make; UPDATE=1 writes it."""
+"""The table of docs/COMPATIBILITY.md follows from the results of the suite `ecosystem`; UPDATE=1 writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every property is read somewhere, or stands in the table of those that are refused or have no effect; and none is both."""
+"""Every property is read somewhere, or is in the table of properties that are rejected or have no effect, but not both."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ NOT_READERS = (
     "ottla/local/nodes.py",
     "ottla/local/storage_format.py",
 )
-#: Of server/config, these read: listeners and roles become a node's addresses there, and places of tables are checked.
+#: The files of server/config that read properties: listeners and roles become a node's addresses there, and places of tables
+#: are checked.
 READERS = (
     "server/config/node_config.py",
     "server/config/remote_storage.py",
     "server/config/listeners.py",
     "server/config/table_places.py",
 )
-#: Of a topic's properties, read nowhere: segments are copied to remote storage without a lag.
+#: A topic's properties that are read nowhere: segments are copied to remote storage without a lag.
 TOPIC_WITHOUT_EFFECT = frozenset({"remote.copy.lag.bytes", "remote.copy.lag.ms"})
 
 

@@ -9,9 +9,9 @@ from tests.rules.sources import ROOT, Source, dotted, nodes_of, sources
 
 #: Messages are declared because Kafka has them, and are looked up by name; their set is compared with Kafka's own.
 DECLARATIONS = ("api_message", "message", "struct")
-#: A decorator with one of these registers what it decorates, which nothing else has to name.
+#: A decorator with one of these names registers the decorated function, so nothing else has to name it.
 REGISTERING = ("command", "named", "default", "fixture")
-#: Called by the name alone, or offered to users of the package.
+#: Functions that are called only by name, or that are for users of the package.
 USED_FROM_OUTSIDE = {
     "pytest_addoption": "pytest calls it (ottla/testing/plugin.py)",
     "pytest_runtest_setup": "pytest calls it (ottla/testing/plugin.py)",
@@ -30,7 +30,7 @@ USED_FROM_OUTSIDE = {
 
 @cache
 def used_names() -> frozenset[str]:
-    """Names and attributes that are read anywhere in the packages. (An import alone is no use of a name.)"""
+    """Return the names and attributes that are read anywhere in the packages. (An import alone is no use of a name.)"""
     found = set()
     for source in sources():
         for node in nodes_of(source.tree):

@@ -1,4 +1,4 @@
-"""The pages are true about the code where a machine can check it: paths, names, numbers of invariants, pages made of tables."""
+"""The pages agree with the code where a machine can check it: paths, names, numbers of invariants, generated pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.rules.parts_of_pages import MADE_PARTS, with_part
 from tests.rules.prose import filled
 from tests.rules.sources import PARTS, ROOT, nodes_of, short_path, sources, text_of, tree_of
 
-#: Folders that the repository does not have, or that are others' (what was built, installed, or cached).
+#: Folders that the repository does not have, or that are not its own (built, installed, or cached ones).
 NOT_OURS = re.compile(r"build|dist|.*\.egg-info|__pycache__|\.(?!github).*")
 INVARIANTS = "docs/dev/INVARIANTS.md"
 
@@ -29,16 +29,16 @@ QUOTED_NAME = re.compile(r"\.?([A-Za-z_]\w*(?:\.\w+)*)(?:\(.*\))?")
 QUOTED_DOTTED = re.compile(r"`(\w+(?:\.\w+)+)`")
 #: Names of other projects, and patterns of names.
 FOREIGN_NAMES = frozenset({"copy_folio_from_iter_atomic", "sendfile", "KAFKA_A_B", "KAFKA_CFG_A_B", "CFG", "__", "___"})
-#: Bases that add no names which the docs speak of.
+#: Base classes that add no names for the docs.
 EMPTY_BASES = frozenset({"Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol"})
-#: Made when something runs, or of Python itself.
+#: Files that are made at run time, or belong to Python itself.
 NOT_KEPT = frozenset({"build/fuzz/TARGET/", "asyncio/runners.py"})
 
 #: A test that a page names with its file.
 CITED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 CITED = re.compile(r"\b[Ii]nvariants? ((?:\d+(?:-\d+| to \d+)?(?:, | and )?)+)")
 RANGE = re.compile(r"(\d+)(?:(?:-| to )(\d+))?")
-#: How tests say which invariant they check.
+#: The form in which tests name the invariant that they check.
 VIOLATED = re.compile(r"(?:Violation|check|grows|_read)\(\s*\"(\d+)\b|number=\"(\d+)\"")
 
 
@@ -70,7 +70,7 @@ def modules() -> Iterator[str]:
 
 @cache
 def ends_of_paths() -> frozenset[str]:
-    """Return whatever follows a slash in a path and in its folders: `partition.py`, `replication/partition.py` and so on."""
+    """Return every suffix of a path after a slash: `partition.py`, `replication/partition.py` and so on."""
     found = set()
     for file in files():
         parts = file.split("/")
@@ -81,7 +81,7 @@ def ends_of_paths() -> frozenset[str]:
 
 @cache
 def known_names() -> frozenset[str]:
-    """Every name in the code of the repository; words of its texts count, docstrings and comments do not."""
+    """Return every name in the code of the repository. Words of its texts count; docstrings and comments do not."""
     found: set[str] = set()
     for file in modules():
         found.update(Path(file).with_suffix("").parts)
@@ -93,7 +93,7 @@ def known_names() -> frozenset[str]:
 
 @cache
 def classes() -> dict[str, tuple[set[str], set[str]]]:
-    """Return what the classes of the repository have, and their bases; those of one name together."""
+    """Return the attributes of the repository's classes, and their bases. Classes of the same name are merged."""
     found: dict[str, tuple[set[str], set[str]]] = {}
     for file in modules():
         for node in nodes_of(tree_of(ROOT / file)):
@@ -110,7 +110,10 @@ def classes() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def has(name: str, member: str, above: frozenset[str] = frozenset()) -> bool:
-    """Return whether a class has it, or a base that is not ours may have it. A base named like a class `above` it is another's."""
+    """Return whether a class has the attribute, or a foreign base class may have it.
+
+    A base with the same name as a class `above` it is another class.
+    """
     members, bases = classes()[name]
     above |= {name}
     return member in members or any(
@@ -119,15 +122,13 @@ def has(name: str, member: str, above: frozenset[str] = frozenset()) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """Return whether each part of `a.b.c` is a name somewhere, and what follows a class is one of its own."""
+    """Return whether each part of `a.b.c` is a name somewhere, and each part after a class is an attribute of it."""
     parts = name.split(".")
     return set(parts) <= known_names() and all(has(*pair) for pair in pairwise(parts) if pair[0] in classes())
 
 
 def is_in_its_package(name: str) -> bool:
-    """Return whether the folders and the module after a package are there, where a name begins with one, as controller.metadata.loader.Publisher
-    does.
-    """
+    """Return whether folders and module exist, if a name begins with a package, such as controller.metadata.loader.Publisher."""
     folder, parts = ROOT / "ottla", name.split(".")
     if parts[0] not in PARTS or name in BROKER_CONFIGS:
         return True

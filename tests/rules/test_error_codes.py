@@ -1,6 +1,6 @@
-"""Every error code that a client can be answered with is asserted by a test: what no test expects may be lost unnoticed.
+"""Every error code that a client can get is asserted by a test: a code that no test expects may disappear unnoticed.
 
-NOT_ENOUGH_REPLICAS_AFTER_APPEND was such a code: a broker that never gave it passed all tests.
+NOT_ENOUGH_REPLICAS_AFTER_APPEND was such a code: a broker that never sent it passed all tests.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ottla.protocol.errors import ErrorCode
 from tests.rules.generated import errors_of
 from tests.rules.sources import ROOT, Source, nodes_of, sources, text_of, tree_of
 
-#: Packages and folders whose code says which error a client gets.
+#: Packages and folders whose code chooses the error for a client.
 ANSWERING = ("storage", "server", "controller", "broker")
-#: Tests that go through all codes, or hold lists of what clients may meet, expect none of them in particular.
+#: Tests that go through all codes, or that have lists of possible codes: they expect no particular code.
 NOT_EXPECTING = ("tests/protocol/test_errors.py", "tests/sim/clients/", "tests/chaos/", "tests/compat/", "tests/rules/")
 HANDLERS = ("broker/api/", "controller/handlers/")
 #: Folders whose files name the errors that they answer with in their docstrings.
 NAMING = ("broker/api/", "broker/produce/handler.py", "broker/produce/append.py", "broker/fetch/handler.py")
-#: Files whose errors stand in the docstring of their handler.
+#: Files whose errors are in the docstring of their handler.
 PART_OF = {"broker/produce/append.py": "broker/produce/handler.py"}
 
 
@@ -43,7 +43,7 @@ def names(root: ast.AST) -> Iterator[str]:
 
 
 def answered(source: Source) -> set[str]:
-    """Codes that are used otherwise than to be compared with: sets, tuples and keys are asked whether they have a code."""
+    """Codes whose use is no comparison: of sets, tuples and keys is asked whether they contain a code."""
     compared = {id(code) for node in nodes_of(source.tree) for part in _compared(node) for code in codes(part)}
     return {code.attr for code in codes(source.tree) if id(code) not in compared} - {"NONE"}
 
@@ -64,7 +64,7 @@ class Expected(NamedTuple):
 
 @cache
 def expected() -> tuple[Expected, ...]:
-    """Return for each file of tests the codes that it asserts, compares with, is parametrized with, or has in a table."""
+    """Return for each test file the codes that it asserts, compares with, is parametrized with, or has in a table."""
     found = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if not str(path.relative_to(ROOT)).startswith(NOT_EXPECTING):
@@ -97,7 +97,9 @@ def test_every_error_code_that_is_answered_is_asserted() -> None:
 
 
 class Handler(NamedTuple):
-    """The code that serves one API: a file that is named as it, or a function that is, with all of its file that it reaches."""
+    """Return the code that serves one API: a file with its name, or a function with its name together with everything in its
+    file that the function uses.
+    """
 
     api: str
     code: Source
@@ -117,7 +119,7 @@ def handlers(source: Source) -> list[Handler]:
 
 
 def named_in(part: ast.AST) -> set[str]:
-    """The errors that the docstring of a module, a function or a class lists."""
+    """Return the errors in the docstring of a module, a function or a class."""
     listed = errors_of(ast.get_docstring(part)) if isinstance(part, ast.Module) or is_named(part) else []
     return {code for codes, _ in listed for code in codes.split(", ")}
 
@@ -127,7 +129,7 @@ def is_named(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef 
 
 
 def reached(name: str, parts: Mapping[str, ast.AST]) -> list[str]:
-    """The names of a module's functions and classes that one of them uses, and they in turn."""
+    """Return the names of a module's functions and classes that one of them uses, directly or not."""
     found = [name]
     for each in found:
         used = {node.id for node in ast.walk(parts[each]) if isinstance(node, ast.Name)}
@@ -136,7 +138,7 @@ def reached(name: str, parts: Mapping[str, ast.AST]) -> list[str]:
 
 
 def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> None:
-    """Rejections by the authorizer are expected of every API in one table: tests/broker/authorization/test_each_api.py."""
+    """One table expects the authorizer's rejections for every API: tests/broker/authorization/test_each_api.py."""
     missing = []
     for source in sources():
         for handler in handlers(source) if source.path.startswith(HANDLERS) else ():
@@ -148,7 +150,7 @@ def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> 
 
 
 def test_a_handler_names_its_errors_at_the_top() -> None:
-    """Authorization's errors are those of the resources that the row or the docstring says."""
+    """The errors of authorization are those of the resources in the row or the docstring."""
     wrong = []
     for source in sources():
         if source.path.startswith(NAMING):

@@ -1,4 +1,4 @@
-"""Packages that a plain install lacks are imported where docs/INSTALL.md says what it does without them, and in no other place."""
+"""Packages that a plain install lacks are imported only where docs/INSTALL.md says what it does without them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from ottla.cli.kafka_tools import TOOLS
 from ottla.server.extras import BROUGHT_BY
 from tests.rules.sources import ROOT, imported_modules, pipeline_sources, sources
 
-#: Folders or files, and whose packages they import. Each has a row of "What a plain install does" in docs/INSTALL.md.
+#: Folders or files, and the extras whose packages they import. Each has a row in "What a plain install does" in
+#: docs/INSTALL.md.
 PLACES = {
     "server/extras.py": {"re2"},
     "protocol/records/frames.py": {"lz4"},
     "server/sasl/kerberos.py": {"gssapi"},
     "ottla/console/": {"starlette", "jinja2"},
-    "ottla/web/": {"uvicorn", "h11"},  # the console's and the registry's
+    "ottla/web/": {"uvicorn", "h11"},  # for the console and the registry
     "ottla/registry/": {
         "starlette",
         "fastavro",
@@ -37,7 +38,7 @@ PLACES = {
     "ottla/tables/": {"pyarrow", "numpy", "pyiceberg", "sqlalchemy", "deltalake", "obstore", "starlette", "duckdb"},
     "pipeline/": {"pyspark", "pyarrow", "pandas", "matplotlib", "fastavro", "confluent_kafka", "delta"},
 }
-#: What the extra `testing` brings for tests, and no command asks for.
+#: Packages that the extra `testing` has for tests; no command needs them.
 OF_TESTS = {"pytest", "confluent-kafka"}
 
 
@@ -76,7 +77,7 @@ def test_what_a_plain_install_lacks_is_imported_in_these_places_alone() -> None:
     assert found == PLACES
 
 
-#: Imports each module of sys.argv without the packages of the first one, and says which could not be.
+#: It imports each module in sys.argv without the packages of the first argument, and prints which ones failed.
 WITHOUT = """
 import importlib, sys
 class Absent:
@@ -94,7 +95,7 @@ for module in modules:
 
 
 def test_each_command_and_tool_can_be_imported_by_a_plain_install() -> None:
-    """Else its help, and its sentence about the extra that it needs, are a traceback."""
+    """Otherwise its help, and its sentence about the missing extra, would be a traceback."""
     absent = set().union(*PLACES.values())
     words = [" ".join(absent), *(each.module for each in COMMANDS.values()), *TOOLS.values()]
     done = subprocess.run([sys.executable, "-c", WITHOUT, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -108,7 +109,7 @@ def test_an_extra_is_looked_for_by_the_packages_that_it_brings() -> None:
 
 
 def test_no_place_but_one_says_that_the_index_has_this_project() -> None:
-    """The command `pip install ottla` is an error until it does, or installs what another project has published under the name."""
+    """The command `pip install ottla` fails until then, or installs another project that has taken the name."""
     said = re.compile(r"""pip install ['"]?(?:pyspark-)?ottla\b(?!/)""")
     files = [
         *(ROOT / "ottla").rglob("*.py"),

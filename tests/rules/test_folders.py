@@ -1,4 +1,4 @@
-"""Tests lie where the behaviour is: each folder of the product has a folder of tests, or its parent's tests speak of it."""
+"""Tests have the same folders as the product: each folder of the product has a folder of tests, or its parent's tests cover it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.rules.sources import ROOT, sources
 
-#: Folders without tests of their own name, and where the tests of what they hold lie.
+#: Folders without tests of the same name, and where their tests are.
 COVERED_IN = {
     "broker/groups/classic": "tests/broker/groups",
     "broker/api": "tests/broker",

@@ -1,5 +1,6 @@
-"""Each HTTP server and each decoder of bytes that others wrote stands in a table here, with the tests of its hostile inputs or the reason
-why it needs none. A new one without a row fails."""
+"""Each HTTP server and each decoder of foreign bytes is in a table here, with the tests of its hostile inputs, or with the
+reason why it needs none. A new one without a row makes this test fail.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +30,20 @@ SERVERS = {
     "ottla/tables/catalog_server.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/testing/control_port.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/traffic/proxy.py": "tests/ottla/traffic/test_proxy.py",
-    "ottla/testing/links.py": "tests/ottla/testing",  # a proxy of tests
+    "ottla/testing/links.py": "tests/ottla/testing",  # a proxy for tests
     "ottla/web/server.py": "tests/ottla/web/test_connections.py",
     "server/admin.py": "tests/ottla/web/test_hostile_http.py",
     "server/network/listener.py": "tests/fuzz/wire.py",
     "server/transport.py": "tests/fuzz/wire.py",
 }
 
-#: Bytes of the one who runs the program: its files, its options, its other processes.
+#: Bytes of the user who runs the program: files, options, other processes.
 OWN = "own"
-#: Bytes of others that are decoded in a process with limits (registry/guarded_process.py).
+#: Foreign bytes that are decoded in a process with limits (registry/guarded_process.py).
 GUARDED = "guarded"
-#: Bytes of others in JSON: its parser is linear and ends with RecursionError or ValueError, which the file has to take.
+#: Foreign bytes in JSON: the parser is linear and ends with RecursionError or ValueError, which the file has to handle.
 JSON_OF_OTHERS = "json of others"
-#: Bytes of others of a schema that is looked at first: neither recursive nor with items of no bytes.
+#: Foreign bytes with a schema that is checked first: it is neither recursive nor has items of no bytes.
 SCHEMA_LOOKED_AT = "schema looked at"
 
 DECODERS = {
@@ -87,7 +88,7 @@ DECODERS = {
     "ottla/registry/formats/java_json.py": GUARDED,
     "ottla/registry/formats/proto_from_descriptor.py": GUARDED,
     "ottla/registry/formats/proto_pool.py": GUARDED,
-    "ottla/registry/members.py": OWN,  # it is signed by an instance
+    "ottla/registry/members.py": OWN,  # an instance has signed it
     "ottla/registry/numbers.py": "its callers: tests/ottla/registry/test_numbers.py",
     "ottla/registry/registry_state.py": JSON_OF_OTHERS,
     "ottla/registry/values.py": GUARDED,
@@ -99,7 +100,7 @@ DECODERS = {
     "pipeline/config.py": OWN,
     "pipeline/delta.py": OWN,
     "pipeline/demo.py": OWN,
-    "pipeline/events.py": JSON_OF_OTHERS,  # its Avro has the shipped schemas alone
+    "pipeline/events.py": JSON_OF_OTHERS,  # its Avro uses only the shipped schemas
     "pipeline/gold.py": OWN,
     "pipeline/progress.py": OWN,
     "pipeline/report.py": OWN,
@@ -158,7 +159,7 @@ def test_who_reads_json_of_others_takes_what_its_parser_raises_for_depth() -> No
 
 
 def test_a_module_of_guarded_decoders_is_imported_in_the_process_alone() -> None:
-    """No module of the console or of the command line calls a decoder of values by itself."""
+    """No module of the console or of the command line itself calls a decoder of values."""
     wrong = [
         source.path
         for source in sources()

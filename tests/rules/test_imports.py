@@ -1,4 +1,6 @@
-"""Tests, tools and benchmarks import only what exists: no type checker reads them, and `make test` runs few of the benchmarks."""
+"""Tests, tools and benchmarks import only names that exist: no type checker reads them, and `make test` runs few of the
+benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def exists(module: str, name: str) -> bool:
 
 @cache
 def names_of(path: Path) -> frozenset[str]:
-    """The names that a module binds, at whatever depth but in functions and classes."""
+    """Return the names that a module binds at any depth, except in functions and classes."""
     if not path.exists():
         return frozenset()
     found: set[str] = set()

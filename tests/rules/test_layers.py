@@ -1,4 +1,4 @@
-"""The packages that may import each other, and the doors to the world: time, chance, files, sockets, tasks."""
+"""The packages that may import each other, and access to the outside: time, chance, files, sockets, tasks."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from tests.rules.sources import (
     tree_of,
 )
 
-#: What a broker may see of the controller.
+#: The parts of the controller that a broker may use.
 SEEN_BY_BROKER = tuple(f"ottla.controller.{name}" for name in ("metadata", "raft", "node", "runtime"))
 
 #: `ottla dev --faults` imports the test kit in the function that starts such nodes.
 WITH_FAULTS = "ottla/cli/commands/dev.py"
 
-#: 2^15 sets of names are looked at in half a second.
+#: It checks 2^15 sets of names in half a second.
 NAMES_MAX = 15
 
-#: Packages without doors: programs on a person's machine, which take no part in a cluster (the command line, its local clusters, the
-#: supervisor, the container's entry, the test kit), and the connector, which blocks in processes of Spark's own.
+#: Packages without these rules: programs on a person's machine, which are not part of a cluster (the command line, its local
+#: clusters, the supervisor, the container's entry, the test kit); and the connector, which blocks in Spark's own processes.
 OUTSIDE = tuple(
     f"ottla/{name}" for name in ("__main__.py", "cli/", "local/", "processes/", "container/", "testing/", "spark/")
 )
 
-#: A door: the names behind it, and the only files (or folders) that may use them. Everybody else is handed an object. Of registry,
-#: console, mirror and the client each file is named: what is not simulated yet (HTTP, processes that decode) keeps its own time.
+#: A kind of access: its names, and the only files (or folders) that may use them. All others are given an object. For registry,
+#: console, mirror and the client each file is listed: code that is not simulated yet (HTTP, processes that decode) has its own
+#: time.
 DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "the clock": (
         re.compile(
@@ -46,12 +47,12 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
         (
             "server/clock.py",
             "server/loop_watch.py",  # it measures the loop from a thread of its own
-            "ottla/client/blocking.py",  # of processes that have no loop
+            "ottla/client/blocking.py",  # for processes that have no loop
             "ottla/web/",
             "ottla/console/",
             "ottla/registry/guarded_process.py",
-            "ottla/registry/timely_http.py",  # the deadline of a request that blocks
-            "ottla/tables/worker.py",  # how long a slice of its work is
+            "ottla/registry/timely_http.py",  # for the deadline of a request that blocks
+            "ottla/tables/worker.py",  # for the length of a slice of its work
         ),
     ),
     "chance": (
@@ -86,16 +87,16 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
         (
             "storage/files.py",
             "storage/mapped_file.py",
-            "ottla/node/adoption/preview.py",  # of another's directory, which it must not change
+            "ottla/node/adoption/preview.py",  # for another process's directory, which it must not change
             "ottla/node/parent.py",  # pipes
-            "server/installation.py",  # how this package was installed, for a message
+            "server/installation.py",  # to find out how this package was installed, for a message
             "ottla/client/connection.py",  # a client's properties
             "ottla/client/move_plans.py",
             "ottla/console/options.py",
             "ottla/console/site.py",
             "ottla/registry/",
             "ottla/web/certificate.py",
-            "ottla/columns/segments.py",  # a broker's files, which it only reads
+            "ottla/columns/segments.py",  # reads a broker's files
             "ottla/tables/directory_store.py",
             "ottla/tables/offline.py",
             "ottla/tables/segment_source.py",
@@ -105,7 +106,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
         re.compile(r"asyncio\.(create_task|ensure_future|TaskGroup)|(\w+\.)*create_task"),
         (
             "server/tasks.py",
-            # These wait for the tasks that they begin, and so have their exceptions.
+            # These wait for the tasks that they begin, and so get their exceptions.
             "ottla/mirror/transaction.py",
             "ottla/mirror/worker.py",
             "ottla/console/panels.py",
@@ -139,7 +140,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
 
 
 def used_names(source: Source) -> list[tuple[int, str]]:
-    """Dotted names that are called or looked up, written out in full where they were imported by `from`."""
+    """Yield the dotted names that are called or looked up, in full if they were imported by `from`."""
     full = {}
     for node in nodes_of(source.tree):
         if isinstance(node, ast.ImportFrom):
@@ -176,7 +177,7 @@ def test_an_import_by_a_text_is_an_import() -> None:
 
 
 def test_only_the_table_of_apis_imports_by_a_text_that_it_makes() -> None:
-    """A message's module is imported when it is first asked for, by the name of its API; messages import the table."""
+    """A message's module is imported when it is first used, by the name of its API; messages import the table."""
     made = [
         source.path
         for source in sources()
@@ -227,8 +228,8 @@ def test_protocol_and_storage_know_nothing_of_the_event_loop() -> None:
         if source.package in ("protocol", "storage")
         for line, name in imported_modules(source.tree)
         if name.partition(".")[0] in ("asyncio", "uvloop", "socket", "selectors", "threading", "concurrent")
-        # Finding out what the kernel can do happens once; locks are needed where workers recover logs side by side, and a
-        # thread of its own has each object of zstandard.
+        # Finding out the kernel's abilities happens once; locks are needed where workers recover logs at the same time, and
+        # each object of zstandard belongs to one thread.
         if not name.startswith(("threading.Lock", "threading.local"))
     ]
     assert not wrong, "\n".join(wrong)
@@ -257,12 +258,12 @@ def test_each_keeper_of_a_door_uses_it() -> None:
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
-    """Late imports and those for type checkers do not count: they run when all is there, or never."""
+    """Late imports and those for type checkers do not count: they run when everything has been imported, or never."""
     assert not circle([(source, at_import(source.tree)) for source in sources()])
 
 
 def test_no_circle_is_hidden_behind_an_import_for_type_checkers() -> None:
-    """Such an import runs never, but says that the two modules cannot be understood apart from each other."""
+    """Such an import never runs, but it shows that the two modules cannot be understood separately."""
     assert not circle([(source, source.tree) for source in (*sources(), *pipeline_sources())])
 
 
@@ -279,7 +280,7 @@ def test_a_circle_behind_an_import_for_type_checkers_is_found() -> None:
 
 
 def test_the_contents_of_each_folder_import_each_other_in_one_direction() -> None:
-    """No file or folder needs one that needs it, in any folder and at any depth, not even for types."""
+    """No file or folder imports another one that imports it, in any folder and at any depth, not even for types."""
     found = {folder: count for folder, arrows in arrows_by_folder().items() if (count := imports_back(arrows))}
     assert not found, "these folders have files or folders that need each other, with so many imports back"
 
@@ -291,12 +292,12 @@ def test_imports_back_are_counted() -> None:
     assert imports_back({back: 4, apart: 5, round_about: 2}) == 2, "a, c, b and a again: c and b are parted most easily"
 
 
-#: An arrow: what lies in a folder, and what else in that folder it imports.
+#: An arrow: an entry of a folder, and another entry of the same folder that it imports.
 Arrow: TypeAlias = tuple[str, str]
 
 
 def arrows_by_folder() -> dict[str, dict[Arrow, int]]:
-    """Return the arrows of each folder, and how many imports of modules each of them stands for."""
+    """Return the arrows of each folder, each with the number of imports that it stands for."""
     found: dict[str, dict[Arrow, int]] = {}
     for module, targets in imports([(source, source.tree) for source in (*sources(), *pipeline_sources())]).items():
         for target in targets:
@@ -310,7 +311,9 @@ def arrows_by_folder() -> dict[str, dict[Arrow, int]]:
 
 
 def imports_back(arrows: dict[Arrow, int]) -> int:
-    """The smallest number of imports without which the rest goes one way: of each order in which who imports comes first, the best."""
+    """Return the smallest number of imports whose removal leaves one direction: the best order of modules is searched in which
+    importers come first.
+    """
     names = sorted(on_circles(arrows))
     assert len(names) <= NAMES_MAX, f"too many need each other for all their orders: {names}"
     best: dict[frozenset[str], int] = {frozenset(): 0}

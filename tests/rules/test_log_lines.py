@@ -1,4 +1,4 @@
-"""docs/LOGGING.md promises lines to operators: each of them is in the code, with the level that the page says."""
+"""docs/LOGGING.md promises log lines to operators: each of them is in the code, with the level on the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VARIABLE = re.compile(r"%(?:\.\d)?[sdfr]")
 
 @cache
 def lines_in_the_code() -> set[tuple[str, str]]:
-    """(level, format) of every call of a logger, and of the quorum's notes, with dots for what differs."""
+    """Return (level, format) of every call of a logger, and of the quorum's notes, with dots in place of conversions."""
     found = set()
     for source in sources():
         for node in nodes_of(source.tree):

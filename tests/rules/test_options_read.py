@@ -1,8 +1,9 @@
-"""Each option that a command, a tool or a daemon takes is read on some path, or stands in its module's table WITHOUT_EFFECT with a reason.
+"""Each option of a command, a tool or a daemon is read on some path, or is in its module's table WITHOUT_EFFECT with a reason.
 
-An option that the parser takes and nothing reads does what its user did not ask for, and says nothing. How options are declared differs:
-`argparse` by calls, in Kafka's tools of `cli/shims` and a few programs; commands of `ottla` by the parameters of a function or the fields of
-a class; `Options` of daemons by fields. A check of which options go together (`forbid`, `require`) does not count as reading.
+If the parser accepts an option and nothing reads it, the user's request is silently ignored. How options are declared differs:
+`argparse` by calls, in Kafka's tools of `cli/shims` and a few programs; commands of `ottla` by the parameters of a function or
+the fields of a class; `Options` of daemons by fields. A check of which options go together (`forbid`, `require`) does not count
+as reading.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import pytest
 
 from tests.rules.sources import Source, dotted, nodes_of, package_of, pipeline_sources, sources
 
-#: The calls of `cli/shims/tool.py` that declare options by their names.
+#: The functions of `cli/shims/tool.py` that declare options by their names.
 DECLARED_BY_NAME = ("flags", "texts", "lists", "numbers")
 CHECKS = ("forbid", "require", "usage_error", *DECLARED_BY_NAME)
-#: Read by argparse itself, or by the method `parse` of each tool.
+#: Options that are read by argparse itself, or by the method `parse` of each tool.
 OF_ALL_TOOLS = ("help", "version")
 
 
@@ -61,7 +62,9 @@ def declared_by_parser(source: Source) -> dict[str, int]:
 
 @cache
 def read_by(tree: ast.Module) -> frozenset[str]:
-    """Return the words that may read an option: attributes that are loaded, and names as text outside of declarations and of checks."""
+    """Return the words that may read an option: attributes that are loaded, and texts with names outside of declarations and
+    checks.
+    """
     skipped: set[int] = set()
     for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -74,7 +77,7 @@ def read_by(tree: ast.Module) -> frozenset[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             read.add(node.attr)
         elif isinstance(node, ast.Call) and dotted(node.func) in ("getattr", "given"):
-            # getattr(options, f"{which}_host"): by its beginning or its end, of which one is enough to find it in the code.
+            # getattr(options, f"{which}_host"): the beginning or the end of the name is enough to find it in the code.
             read |= {
                 f"*{text}" for each in node.args if isinstance(each, ast.JoinedStr) for text in constants(each.values)
             }
@@ -93,7 +96,7 @@ def without_effect(source: Source) -> frozenset[str]:
 
 
 def imported_beside(source: Source, known: dict[str, Source], found: dict[str, Source] | None = None) -> list[Source]:
-    """The module itself, and the modules of its folder, of those above and of `local` that it imports, directly or not."""
+    """Return the module itself, and the modules of its folder, of those above and of `local` that it imports, directly or not."""
     found = {} if found is None else found
     if source.module not in found:
         found[source.module] = source
@@ -147,7 +150,7 @@ def unread_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[s
 
 
 def option_classes(source: Source) -> Iterator[ast.ClassDef]:
-    """Classes whose fields are options: groups of a command's options, and what a daemon, a source or a sink is given."""
+    """Return the classes whose fields are options: groups of a command's options, and options of a daemon, a source or a sink."""
     for node in nodes_of(source.tree):
         if isinstance(node, ast.ClassDef):
             made = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]

@@ -1,4 +1,4 @@
-"""The rooms of a package stand in the order in which its page of docs/dev has them: each imports only those of the rows above."""
+"""The rooms of a package are ordered as on its page in docs/dev: each imports only those in the rows above."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Place = tuple[int, int]
 
 
 def places(page: str) -> dict[str, Place]:
-    """Return the row of each room. In a row that says "then", the rooms stand on each other from left to right, too."""
+    """Return the row of each room. In a row with "then", rooms depend on each other from left to right, too."""
     found = {}
     for number, rooms in enumerate(_ROW.findall(page)):
         for order, room in enumerate(_ROOM.findall(rooms)):

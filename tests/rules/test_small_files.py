@@ -1,4 +1,4 @@
-"""A file below 40 lines needs a reason: cut by noun, a module has the state and the verbs of one thing.
+"""A file below 40 lines needs a reason. If modules are cut by noun, each has the state and the verbs of one thing.
 
 A file of that size is rarely one thing; it is a verb of a neighbour's state, and its imports and head are a third of it.
 """
@@ -13,8 +13,8 @@ REASONS = {
     "protocol/messages": "one file for each API: its request and its response",
     "protocol/release_tables": "one file for each release, which a program writes",
 }
-#: How many small files each other folder has, those below it included. A number may only fall; a new small file belongs into
-#: the file of the thing that it is about.
+#: The number of small files in each other folder, with those below. It may only fall: new code belongs in the file of the thing
+#: that it is about.
 SMALL_FILES_MAX = {
     "ottla/cli": 6,
     "server/config": 1,
@@ -23,7 +23,7 @@ SMALL_FILES_MAX = {
 
 
 def folder_of(path: str) -> str:
-    """Return two names of a path at most: `broker/groups` for broker/groups/classic/join.py."""
+    """Return at most two names of a path: `broker/groups` for broker/groups/classic/join.py."""
     return "/".join(path.split("/")[:-1][:2])
 
 

@@ -1,4 +1,4 @@
-"""A line that silences a checker or leaves out a test names what it silences, has its reason beside it, and becomes rarer."""
+"""A line that silences a checker or skips a test names what it silences, has its reason beside it, and such lines become fewer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from tests.rules.sources import ROOT, dotted, nodes_of, text_of, tree_of
 
-#: How many there are. It may only fall.
+#: The number of such lines. It may only fall.
 SUPPRESSIONS = 21
-#: It skips its users' tests, and none of ours.
+#: It skips tests of its users, and none of ours.
 PLUGIN = ROOT / "ottla" / "testing"
-#: Its suppressions are the mistakes that the types of the plugin have to show.
+#: Its suppressions mark the mistakes that the plugin's types have to show.
 MISTAKES = ROOT / "tests" / "ottla" / "testing" / "annotated.py"
 FOLDERS = ("ottla", "tests", "benchmarks", "tools")
 SUPPRESSION = re.compile(r"#\s*(?:noqa|type:\s*ignore)")
-#: A rule in its place, then two spaces and the reason.
+#: A rule, then two spaces and the reason.
 WITH_REASON = re.compile(r"# (?:noqa: [A-Z]+\d+  \S|type: ignore\[[a-z, -]+\]  # \S)")
 SKIPS = re.compile(r"pytest\.(?:skip|importorskip|xfail|mark\.skip|mark\.skipif|mark\.xfail)")
 

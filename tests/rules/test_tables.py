@@ -21,7 +21,7 @@ ROUTED = {
     "broker/routes.py": [row.api_key for row in ROUTES],
     "controller/routes.py": [key for key, _ in CONTROLLER_ROUTES],
 }
-#: How a handler asks the authorizer, or has it asked.
+#: The ways in which a handler asks the authorizer.
 ASKS = frozenset({"allows", "require", "split", "operations_on_cluster", "describe_modern_groups", "member_of"})
 
 
@@ -73,7 +73,7 @@ def test_a_broker_serves_only_what_kafka_serves_on_a_brokers_listener() -> None:
 
 
 def test_only_the_apis_that_kafka_leaves_open_need_no_permission() -> None:
-    """A row without `authorization` is no row: the type checker refuses it, and Python does when it is imported."""
+    """A row without `authorization` is invalid: the type checker rejects it, and so does Python at import."""
     unguarded = {row.api_key for row in ROUTES if isinstance(row, Answered) and not row.authorization}
     assert unguarded == {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 

@@ -1,4 +1,4 @@
-"""Sizes, names and habits that a machine can check. The limits are of our style; nothing here can be switched off by a comment."""
+"""Sizes, names and habits that a machine can check. The limits are part of our style, and no comment can switch them off."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import re
 
 from tests.rules.sources import ROOT, Source, nodes_of, sources
 
-#: Beyond this a file says more than one thing. Every line counts, blank ones and comments, too.
+#: A longer file says more than one thing. Every line counts, also blank ones and comments.
 FILE_LINES_MAX = 400
-#: A handler translates between a request and one call; what is longer has a part with a subject of its own.
+#: A handler translates between a request and one call; longer code has a part with its own subject.
 HANDLER_LINES_MAX = 250
 HANDLERS = ("broker/api/", "controller/handlers/", "server/handlers/")
 FUNCTION_LINES_MAX = 70
-#: Names under which anything can be put.
+#: Names that fit anything.
 BANNED_NAMES = re.compile(r"(^|_)(util|utils|helper|helpers|misc|common|manager|managers|stuff)(_|$)")
-#: Names of Kafka's classes: who knows Kafka looks for them.
+#: Names of Kafka's classes, because readers who know Kafka look for them.
 KAFKAS_NAMES = {
     "group_metadata_manager": "the groups and offsets of one partition of __consumer_offsets",
 }
 BANNED_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
-#: What must not get into the tree: where it was made, and where packages came from.
+#: Texts that must not get into the tree: where it was made, and where packages came from.
 FOREIGN = re.compile(r"/work/(main|shared)|\bshared/(kafka|peer|suites|design|style)|pypi\.org|files\.pythonhosted")
 
 
 def functions(source: Source) -> list[tuple[str, int]]:
-    """Names and lengths of bodies: long signatures and docstrings are no fault."""
+    """Check names and lengths of bodies. Long signatures and docstrings are allowed."""
     found = []
     for node in nodes_of(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

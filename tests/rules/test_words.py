@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.rules.sources import ROOT, dotted, nodes_of, sources, tree_of
 
-#: The word in all its forms, and what is to be said in its place.
+#: The word in all its forms, and what to write in its place.
 RETIRED = {
     "tell tells telling told": "send, notify, report; 'distinguish' for telling apart",
     "hear hears hearing heard": "receive, be notified",
@@ -34,7 +34,7 @@ RETIRED = {
     "errand errands": "disk job",
 }
 WORDS = frozenset(" ".join(RETIRED).split())
-#: Turns of speech, as they stand in a line.
+#: Phrases, as they appear in a line.
 PHRASES = (
     "our own mistake",
     "no longer is so",
@@ -46,7 +46,7 @@ PHRASES = (
     "short path",
 )
 
-#: Uses of such words that are not ours to change.
+#: Uses of these words that are not ours to change.
 LEGAL = {
     r"\.tell\(\)": "the position in a file, in Python's own name",
     r"\bnobody(?=:|\b.*/sbin/nologin)": "the user without rights, in Unix's own name",
@@ -54,16 +54,17 @@ LEGAL = {
 #: Files that list retired words, or record what was said in the past.
 LISTS = ("docs/dev/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
-#: How many are left in each folder. A number may only fall.
+#: The number of retired words in each folder. It may only fall.
 LEFT: dict[str, int] = {}
 
 #: First sentences of docstrings that begin so have no subject: what is it that is "of a member", or "without a value"?
 NO_SUBJECT = re.compile(
     r"\s*(?:(?:Of|By|Also|As|Without|Only|What|Not|Those|None of|Up to|Nothing|Called)\b|None:|True if\b|-?\d+:|`)"
 )
-#: A module of tests may begin with the command, the option or the class that it is about, as pages begin with a title.
+#: The docstring of a test module may begin with its command, option or class, as pages begin with a title.
 TITLE_OF_TESTS = re.compile(r"\s*`[^`]+`")
-#: Tests say in a sentence what the product may say in a clause ("Where the log ends"), as there is no type and no field beside it.
+#: Tests use a sentence where the product may use a clause ("Where the log ends"), because they have no type and no field beside
+#: it.
 FRAGMENT_OF_TESTS = re.compile(r"\s*(?:Whether|How|Which|Who|Whose|Where|Why|Until|For|Something|That|And|Or)\b")
 #: The same of comments on lines of their own. Those that begin with the other words are sentences ("As in Kafka, ...").
 NO_SUBJECT_OF_COMMENT = re.compile(r"(?:Of|By|Also|Not|None of|Up to where|Whether it|Those)\b(?! \w+ed by)")
@@ -88,7 +89,7 @@ SKIPPED = frozenset(("build", "node_modules", "data", "golden", "__pycache__"))
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Most lines have none of these letters in a row.
 LETTERS = re.compile("|".join((*sorted(WORDS), *PHRASES)))
-#: What may be one.
+#: A candidate in a line, which may be a retired word.
 CANDIDATE = re.compile(
     rf"(?<![a-z])(?:{'|'.join(sorted(WORDS))})(?![a-z])"
     rf"|{'|'.join(each for word in sorted(WORDS) for each in (word.capitalize(), word.upper()))}"
@@ -98,7 +99,7 @@ LEGAL_USE = re.compile("|".join(LEGAL))
 
 
 def files() -> Iterator[tuple[str, Path]]:
-    """Each file that is read, with its path from the root. What the links at the top lead to is in ottla/."""
+    """Yield each file that is read, with its path from the root. The links at the top lead into ottla/."""
     for top in sorted(ROOT.iterdir()):
         if top.name.startswith(".") or top.name in SKIPPED or top.is_symlink():
             continue
@@ -119,7 +120,7 @@ def retired_in(line: str) -> Iterator[str]:
 
 
 def found() -> dict[str, list[str]]:
-    """Return for each folder where retired words are. A path counts once, as line 0."""
+    """Return for each folder where its retired words are. A path counts once, as line 0."""
     places: dict[str, list[str]] = {}
     for path, file in files():
         text = f"{path}\n{file.read_text(errors='replace')}"
@@ -132,7 +133,7 @@ def found() -> dict[str, list[str]]:
 
 
 def trees_of_tests() -> Iterator[tuple[str, ast.Module]]:
-    """The path and the tree of each file of tests. What stands in data/ is input of theirs."""
+    """Yield the path and the tree of each test file. Files in data/ are inputs of tests."""
     for file in sorted((ROOT / "tests").rglob("*.py")):
         path = file.relative_to(ROOT)
         if not SKIPPED & set(path.parts):
@@ -219,7 +220,7 @@ def test_the_second_verb_of_a_docstring_has_the_mood_of_the_first() -> None:
     assert not wrong, 'these docstrings have "Rename ..., and syncs":\n' + "\n".join(wrong)
 
 
-#: A count of the outer half, whose sentences are its own: "3 partition(s)", or "{len(rows)} partitions" when it may be 1.
+#: A count in a package whose sentences are its own: "3 partition(s)", or "{len(rows)} partitions" when it may be 1.
 NO_PLURAL = re.compile(
     r"[a-z]\(s\)|'s' \*|\"s\" if|\{len\([^{}]*\)\} (?:topics|partitions|groups|records|nodes|brokers|findings|changes|moves)\b"
 )

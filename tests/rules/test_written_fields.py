@@ -1,4 +1,4 @@
-"""A field is written by the class that has it: no module of storage stores into the public fields of another module's objects."""
+"""A field is written by its own class: no module of storage writes public fields of another module's objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRITERS = "storage/"
 
 #: Fields that other modules write, and the reason.
 WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
-    # An append is the hot path, and a call takes longer than a store.
+    # An append is the hot path, and a method call takes longer than a store.
     "size": ("storage/segment/segment.py",),
     # `ProducerState` is a row of a snapshot file, too.
     "coordinator_epoch": ("storage/producers/producer_snapshots.py",),
@@ -25,7 +25,7 @@ WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 
 def stored_attributes(tree: ast.AST) -> Iterator[ast.Attribute]:
-    """Yields the attributes that are assigned to anywhere in the tree."""
+    """Yield the attributes that are assigned anywhere in the tree."""
     for node in nodes_of(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node
@@ -36,7 +36,7 @@ def is_of_self(attribute: ast.Attribute) -> bool:
 
 
 def fields_of(source: Source) -> set[str]:
-    """Returns the public fields that the classes of a module have."""
+    """Return the public fields of a module's classes."""
     found: set[str] = set()
     for node in nodes_of(source.tree):
         if isinstance(node, ast.ClassDef):
@@ -50,7 +50,7 @@ def fields_of(source: Source) -> set[str]:
 
 
 def written_elsewhere() -> dict[str, set[str]]:
-    """Returns the modules that write fields of other modules' classes, by field."""
+    """Return the modules that write fields of other modules' classes, by field."""
     owners: defaultdict[str, set[str]] = defaultdict(set)
     for source in sources():
         for name in fields_of(source):

@@ -23,7 +23,7 @@ class AdminHarness:
         self.registry = registry
 
     async def send(self, data: bytes) -> bytes:
-        """All that comes back until the server closes."""
+        """Return everything that comes back until the server closes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         try:
             writer.write(data)
@@ -137,7 +137,7 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: byt
 
 
 async def test_a_probe_is_answered_whatever_idle_sockets_do_and_the_one_that_waited_longest_goes() -> None:
-    """The probe /healthz was reset with 64 idle sockets of another pod, and Kubernetes restarted the node."""
+    """The probe /healthz was reset because of 64 idle sockets of another pod, and Kubernetes restarted the node."""
     async with harness() as node:
         opened = []
         for number in range(CONNECTIONS_MAX):
@@ -171,14 +171,14 @@ async def test_a_client_that_does_not_read_gets_no_further_answers_and_is_closed
 
         node.registry.add(large)
         with socket.create_connection(("127.0.0.1", node.server.port)) as client:
-            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 100)  # before it is accepted: it is not idle then
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 100)  # before it is accepted, so it is not idle then
             await until(lambda: served > 0)
             await until(lambda: not node.server.connections)
         assert served < 30
 
 
 async def client_that_does_not_read(node: AdminHarness) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client whose first answer, /metrics, is larger than what the kernel takes for it."""
+    """A client whose first response, /metrics, is larger than the kernel's buffers for it."""
     node.registry.add(lambda: [gauge("large", "x" * 16_000_000, 1)])
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)

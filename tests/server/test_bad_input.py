@@ -1,4 +1,4 @@
-"""A non-Kafka or broken client is closed alone, with one line that says what it looked like."""
+"""The connection of a non-Kafka or broken client alone is closed, with one log line that says what the client looked like."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_an_api_that_only_kafka_serves_gets_an_error_and_not_a_hang() -> N
 
 
 async def test_an_api_that_only_kafka_serves_and_that_wants_no_answer_closes_the_connection() -> None:
-    """Produce with acks=0, at a listener of controllers for example."""
+    """The request is a Produce with acks=0, for example at a listener of controllers."""
     async with tiny_node() as node:
         client = await node.client()
         client.send(request(PRODUCE, 9, ProduceRequest(acks=0), 8))

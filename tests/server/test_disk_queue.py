@@ -1,4 +1,4 @@
-"""The jobs that wait for one disk: in which order they run, and what a disk that hangs keeps waiting."""
+"""The jobs that wait for one disk: the order in which they run, and what a hanging disk delays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Disk:
-    """A disk whose calls end when the test says so."""
+    """A disk whose calls end when the test wants it."""
 
     def __init__(self) -> None:
         self.running: dict[str, asyncio.Future[None]] = {}
@@ -81,7 +81,7 @@ async def test_a_caller_that_gives_up_keeps_no_place() -> None:
     assert disk.begun[4:] == ["waiting", "last"]
     await disk.end("last")
     assert await last == "last"
-    # The place that it is given in the same turn in which it gives up goes to the next.
+    # If a job gets a place in the same turn in which it is cancelled, the place goes to the next job.
     first, second, third = await disk.ask(Priority.ROLL, "first", "second", "third")
     assert disk.begun[-1] == "first"
     disk.running.pop("b").set_result(None)

@@ -1,4 +1,4 @@
-"""A node says where a package has no wheel: each feature is refused with what it lacks, and the node is otherwise whole."""
+"""If a package has no wheel, a node says so: each feature is rejected with the missing package, and the rest of the node works."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_without_re2_an_expression_that_is_not_valid_is_refused_all_the_same() -
         match_patterns(["client_id=(?!a)"])
 
 
-#: After each character the texts below lead to another set of its states.
+#: After each character of the texts below, another set of its states follows.
 HOSTILE = "(a|b)*a(a|b){300}c"
 LONG = ["".join("ab"[n >> i & 1] for i in range(31)) * 8 for n in (n * 2654435761 for n in range(200))]
 
@@ -96,7 +96,8 @@ def test_an_extra_that_is_there_in_part_is_refused_with_what_is_missing(monkeypa
 
 def test_a_package_within_another_one_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google", None)
-    monkeypatch.delitem(sys.modules, "google.protobuf", raising=False)  # another test of this process may have it
+    # another test of this process may have imported it
+    monkeypatch.delitem(sys.modules, "google.protobuf", raising=False)
     assert extras.lacking("registry") == "google.protobuf"
 
 

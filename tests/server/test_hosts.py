@@ -1,4 +1,6 @@
-"""Names in Host headers: what a monitoring system uses for a listener of this machine, and what only a page of elsewhere does."""
+"""Names in Host headers: those that a monitoring system uses for a listener of this machine, and those that only a foreign page
+has.
+"""
 
 from __future__ import annotations
 

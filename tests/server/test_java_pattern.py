@@ -1,4 +1,4 @@
-"""Patterns of Java match here what they match there; the expectations are what java.util.regex of JDK 17 answered."""
+"""Java's patterns match the same texts here; the expected results come from java.util.regex of JDK 17."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ottla.server.java_pattern import NAME_LENGTH_MAX, compiled
 from ottla.server.sasl import kerberos
 from ottla.server.tls import distinguished_names
 
-#: A pattern, a text, whether it matches as a whole, and the text with "<>" around group 1, or without one around all, of each match.
+#: A pattern, a text, whether it matches as a whole, and the text with "<>" around group 1 of each match, or around the match
+#: itself if there is no group.
 JAVA = [
     (r"CN=(.*)", "CN=a\n", False, "<a>\n"),
     (r"CN=(.*)", "CN=alice\r", False, "<alice>\r"),
@@ -88,9 +89,9 @@ def test_a_pattern_matches_as_in_java(pattern: str, text: str, is_match: bool | 
     ],
 )  # fmt: skip
 def test_what_has_no_counterpart_is_refused_with_the_rule(pattern: str) -> None:
-    """Java takes some of them, and refuses others. None of them is another pattern here without a word."""
+    """Java accepts some of these, and rejects others. None of them silently becomes another pattern here."""
     with warnings.catch_warnings():
-        # Those of `re` alone: what another test has left unclosed is found by the garbage collector at any time.
+        # Only warnings of `re` count: the garbage collector may find objects at any time that other tests have left open.
         warnings.simplefilter("error", FutureWarning)
         warnings.simplefilter("error", DeprecationWarning)
         with pytest.raises(ValueError):
@@ -127,7 +128,7 @@ def test_a_replacement_by_a_name_that_no_group_has_lets_no_client_in() -> None:
 
 
 def test_a_long_name_is_refused_before_a_pattern_looks_at_it() -> None:
-    """The rule of Kafka's documentation takes a time that grows with the sixth power of the name's length."""
+    """With the rule in Kafka's documentation the time grows with the sixth power of the name's length."""
     rules = distinguished_names.read_rules(r"RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1/,DEFAULT")
     hostile = "CN=" + ",OU=,O=,L=,ST=,C=\n" * 10_000
     with pytest.raises(ValueError, match="characters"):

@@ -21,7 +21,7 @@ from ottla.server.transport import TcpNetwork
 from tests.needs import needs_root, skip_because
 
 IPV4, IPV6 = "127.0.0.1", "::1"
-#: Of no machine (RFC 5737).
+#: An address that no machine has (RFC 5737).
 ELSEWHERE = "192.0.2.1"
 
 
@@ -36,7 +36,7 @@ def has_ipv6() -> None:
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """The addresses of names, in the order of the resolver."""
+    """The addresses of names, in the resolver's order."""
     known: dict[str, list[str]] = {}
     ask = socket.getaddrinfo
 
@@ -56,7 +56,7 @@ def bound(stack: ExitStack, host: str, port: int = 0) -> list[socket.socket]:
 
 
 def reached(port: int) -> list[str]:
-    """Return which of the two loopback addresses takes a connection."""
+    """Return which of the two loopback addresses accepts a connection."""
     found = []
     for host in (IPV4, IPV6):
         try:
@@ -115,7 +115,7 @@ def test_a_port_that_is_in_use_at_one_of_the_addresses_is_refused_with_it(names:
         with pytest.raises(OSError, match=r"\(::1\)") as raised:
             bound_sockets("both", port)
         assert raised.value.errno == errno.EADDRINUSE
-        with ExitStack() as stack:  # the other address was given back
+        with ExitStack() as stack:  # the other address was released
             bound(stack, IPV4, port)
 
 
@@ -188,7 +188,7 @@ def test_the_other_listeners_take_each_form_of_every_address(host: str) -> None:
     assert of_every_family(host) == ""
 
 
-#: Says which addresses `localhost` is bound at.
+#: Prints the addresses at which `localhost` is bound.
 SAY = "from ottla.server.listening import *; print(*shown(bound_sockets('localhost', 0)))"
 
 

@@ -1,4 +1,4 @@
-"""Log lines: Kafka's form, one per event whatever clients call themselves, and never a reason to wait."""
+"""Log lines: Kafka's form, one line per event whatever names clients choose, and no delay for the node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from ottla.server import log_setup
 from ottla.server.log_setup import LINE_LENGTH_MAX, QUEUED_MAX, BatchWriter, LogFile, Stream, set_up
 
-#: A logger that nothing else has.
+#: A logger that no other test uses.
 OWN = "ottla.server.network.of_this_test"
 LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING|ERROR) (.*) \((.*)\)")
 
@@ -120,7 +120,7 @@ def test_a_stuck_stream_costs_events_and_no_time() -> None:
 
 
 class FullDisk(io.StringIO):
-    """A file on a disk that is full for a while. Standard error goes there, too, as in `ottla dev`."""
+    """A file on a disk that is full for a while. As in `ottla dev`, standard error goes there, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ def test_a_closed_pipe_is_said_once_on_standard_error_and_the_thread_goes_on(
 @pytest.mark.usefixtures("root_as_it_was")
 def test_a_full_log_file_is_renamed_and_the_oldest_goes(tmp_path: Path) -> None:
     path = tmp_path / "node.log"
-    for number in range(4):  # each life of the process appends to what is there
+    for number in range(4):  # each start of the process appends to the existing file
         writer = begin(LogFile(str(path), bytes_max=60, kept=2))
         logging.getLogger("a").info("the line with the number %d", number)
         writer.close()

@@ -1,4 +1,4 @@
-"""The watch over the event loop: what it counts, and whom it names."""
+"""The watch over the event loop: what it counts, and what it names as the cause."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ async def watch() -> Iterator[LoopWatch]:
 
 
 def holds_the_loop(watch: LoopWatch) -> None:
-    """Hold the loop until the watch has noticed: no length of time is asked for."""
+    """Hold the loop until the watch has noticed, however long that takes."""
     end = time.monotonic() + LIMIT_S
     while watch.caught is None and time.monotonic() < end:
         time.sleep(0.001)
 
 
 async def line_of(watch: LoopWatch, caplog: pytest.LogCaptureFixture, begin: Callable[[], object]) -> str:
-    """Return the line about `holds_the_loop`, which `begin` makes the loop run.
+    """Return the line about `holds_the_loop`, which `begin` lets the loop run.
 
-    A busy machine may hold the loop at the same moment, or in the second before, in which there is no other line: then it is run again.
+    A busy machine may hold the loop at the same moment, or in the second before, so that this line is missing: then it is run
+    again.
     """
     with caplog.at_level(logging.WARNING, "ottla.server.loop_watch"):
         for _ in range(LIMIT_S):

@@ -1,4 +1,6 @@
-"""The cost of connections: bytes kept for unfinished frames, turns of the loop to accept them, and limits of how many come (invariant 51)."""
+"""The cost of connections: bytes kept for incomplete frames, turns of the loop to accept connections, and limits of their
+number (invariant 51).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ CLAIM = struct.pack(">i", 100 << 20)
 
 
 class Frames(FrameProtocol):
-    """Serves whole frames by counting them."""
+    """Counts complete frames."""
 
     def __init__(self, inbox: ReceiveBuffer) -> None:
         super().__init__(inbox)
@@ -47,7 +49,7 @@ class Frames(FrameProtocol):
         (received, at_once)
         for received in (4, 100, 5_000, 65_000, 70_000, 500_000, 3_000_000)
         for at_once in (100, 1460, 1 << 20)
-        if received // at_once <= 10_000  # more pieces show nothing else
+        if received // at_once <= 10_000  # more chunks would show nothing new
     ],
 )
 def test_a_connection_keeps_memory_for_what_has_come_and_not_for_what_was_announced(
@@ -101,7 +103,7 @@ def test_the_pool_of_large_buffers_is_a_fixed_cost_whatever_sizes_clients_announ
 
 
 async def test_connections_that_wait_are_accepted_many_in_one_turn_of_the_loop() -> None:
-    """One a turn, beside requests that make turns of 6 ms, was 160 a second."""
+    """With one connection a turn, beside requests that make turns of 6 ms, 160 a second were accepted."""
     async with tiny_node() as node:
         count = 3 * ACCEPTS_PER_TURN
         sockets = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(count)]
@@ -118,7 +120,7 @@ async def test_connections_that_wait_are_accepted_many_in_one_turn_of_the_loop()
 
 
 class TimedRate(ConnectionRate):
-    """Knows when each connection was accepted."""
+    """Records when each connection was accepted."""
 
     def __init__(self, per_second: int) -> None:
         super().__init__(per_second)

@@ -1,4 +1,4 @@
-"""Stories: what they keep, in how many bytes, and what is formatted when."""
+"""Stories: what they keep, in how many bytes, and when something is formatted."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_no_number_of_keys_and_no_length_of_names_takes_more_bytes_than_the_boun
         assert harness.stories.bytes <= 200_000
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    # The last name is held by the cause and by the variable, too.
+    # The cause and the variable refer to the last name, too.
     assert taken < 200_000 + 8 * 30_000
 
 

@@ -1,4 +1,4 @@
-"""The timer wheel: never early, hardly late, and empty when everything was answered in time."""
+"""The timer wheel: entries never expire early, hardly ever late, and it is empty when everything was answered in time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_entry_taken_back_leaves_nothing_behind() -> None:
     assert len(wheel) == 0
     clock.advance(39_000)
     assert all(entry.expired_ms is None for entry in entries)
-    wheel.remove(entries[0], slots[0])  # once more does no harm
+    wheel.remove(entries[0], slots[0])  # removing it once more does no harm
 
 
 def test_an_earlier_deadline_is_met_though_a_later_one_came_first() -> None:

@@ -1,4 +1,4 @@
-"""Work in turns of the loop: what one turn does of it, who gets its result, and who gets its error."""
+"""Work in turns of the loop: how much runs in one turn, who gets the result, and who gets the error."""
 
 from __future__ import annotations
 

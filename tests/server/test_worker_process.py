@@ -1,4 +1,4 @@
-"""Worker processes: an object that is called from here, with nothing of the node but two pipes, and gone with it."""
+"""Worker processes: an object that is called from here. It shares only two pipes with the node, and ends with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Counter:
         return os.getpid()
 
     def files(self) -> list[str]:
-        """Return the files of its descriptors."""
+        """Return the files behind its descriptors."""
         names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
         return [os.readlink(name) for name in names if os.path.exists(name)]
 

@@ -1,4 +1,4 @@
-"""Worker threads: bounded, named, and no place to lose an exception."""
+"""Worker threads: they are bounded and named, and lose no exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listener with a handful of routes, and a client that speaks in bytes: what the tests of this folder talk to and with."""
+"""A listener with a handful of routes, and a client that speaks in bytes, for the tests in this folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWER_TIMEOUT_S = 10
 
 
 class Heartbeats:
-    """Answers Heartbeats: at once, or, for members named "wait...", when the test says so."""
+    """Answers Heartbeats at once, or, for members named "wait...", when the test wants it."""
 
     def __init__(self) -> None:
         self.members: list[str] = []
@@ -71,14 +71,14 @@ class TinyNode:
         return self.listener.port
 
     async def client(self, tls: ssl.SSLContext | None = None, limit: int = 2**24) -> RawClient:
-        # uvloop's own TLS client loses what it has not read when the peer closes: it is never to stop reading.
+        # uvloop's own TLS client loses unread bytes when the peer closes, so it must never stop reading.
         limit = 2**16 if tls is None else limit
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, limit=limit)
         return RawClient(reader, writer)
 
 
 class RawClient:
-    """Bytes out, frames in."""
+    """A client that sends bytes and receives frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -116,7 +116,7 @@ async def tiny_node(
     login_rules: LoginRules | None = None,
     advertised: Advertised = DEFAULT,
 ) -> AsyncIterator[TinyNode]:
-    """Heartbeat and ApiVersions, and what else the test brings. With `login_rules` its clients have to log in."""
+    """Return the routes: Heartbeat, ApiVersions, and those of the test. With `login_rules` clients have to log in."""
     real = RealWorld(asyncio.get_running_loop())
     heartbeats = Heartbeats()
     api_versions = ApiVersionsHandler(lambda: Features({}, {}), advertised)
@@ -141,7 +141,7 @@ async def tiny_node(
 
 
 def request(api_key: int, version: int, message: Any, correlation_id: int = 1, client_id: str | None = "test") -> bytes:
-    """A whole frame."""
+    """Return a complete frame."""
     body = encode_request_header(api_key, version, correlation_id, client_id)
     body += message if isinstance(message, bytes) else encode(message, version)
     return struct.pack(">i", len(body)) + body

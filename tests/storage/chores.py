@@ -1,4 +1,4 @@
-"""The chores of a broker for each log directory from time to time, at once and for all of them."""
+"""The regular tasks of a broker for each log directory, run at once and for all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.storage.log.log import Log
 
 
 def retain(logs: Logs, now_ms: int) -> list[Log]:
-    """Applies retention; returns the logs from which segments have gone."""
+    """Apply retention. Return the logs that have lost segments."""
     return [log for directory in logs.directories for log in do_now(retaining(logs.open, directory, now_ms))]
 
 

@@ -57,7 +57,7 @@ def open_at(
 
 
 def append(log: Log, records: bytes, *, epoch: int = 0) -> int:
-    """Appends as a client and returns the first offset."""
+    """Append as a client does. Return the first offset."""
     return log.append(records, leader_epoch=epoch, now_ms=NOW_MS).first_offset
 
 
@@ -70,7 +70,7 @@ def filled(directory: Path, batches: int = 40, config: LogConfig = SMALL) -> Log
 
 
 def read_all(log: Log, max_bytes: int = 700) -> bytes:
-    """Return everything from the log start offset on, by as many reads as it takes."""
+    """Return everything from the log start offset on, in as many reads as it takes."""
     parts: list[bytes] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -84,8 +84,10 @@ def read_all(log: Log, max_bytes: int = 700) -> bytes:
 
 
 def descriptors_below(directory: Path) -> int:
-    """Return how many descriptors of this process are of files there. Others are opened and closed at any moment, by threads of
-    clients and by collections of garbage."""
+    """Return how many descriptors of this process belong to files there.
+
+    Others are opened and closed at any moment, by threads of clients and by garbage collections.
+    """
     count = 0
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Apache Kafka reads what we wrote, and we read what it wrote: its dump tool on our files, each node on the other's data."""
+"""Apache Kafka reads our files, and we read Kafka's: its dump tool reads our files, and each node opens the other's data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def kafka(data: Path) -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="module")
 def of_apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory that a node of Apache Kafka leaves that wrote 3,000 records and stopped cleanly; each test takes a copy."""
+    """Return the directory of an Apache Kafka node that wrote 3,000 records and stopped cleanly. Each test takes a copy."""
     data = tmp_path_factory.mktemp("apache") / "cluster"
     with kafka(data) as running:
         produce(running.bootstrap, "one", 3000)
@@ -103,7 +103,7 @@ def test_the_dump_tool_finds_nothing_wrong_with_our_files(tools: ToolSession, tm
 
 
 def opened(log_dir: Path, config: LogConfig) -> Logs:
-    """The directory as a node of ours opens it."""
+    """Return the directory, opened by a node of ours."""
     logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(log_dir)], CLUSTER_ID, 1), Random(1))
     logs.open_all(lambda topic, topic_id: config, NOW_MS)
     return logs

@@ -1,4 +1,4 @@
-"""The one reader of a log's files: where batches end, and where entries of indexes do."""
+"""The only reader of a log's files: the ends of batches, and the ends of index entries."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_pages_are_read_from_the_disk_when_one_of_them_is_not_in_memory(tmp_path
     assert file.in_memory_until(0, size) == 0, "a hole has no pages yet"
     file.populate(0, size)
     assert file.in_memory_until(0, size) == size
-    os.truncate(path, PAGE_BYTES)  # as pages that were evicted, and that the disk cannot read
+    os.truncate(path, PAGE_BYTES)  # as with pages that were evicted, and that the disk cannot read
     assert file.in_memory_until(0, PAGE_BYTES) == PAGE_BYTES
     with pytest.raises(StorageFailure, match="cannot be read"):
         file.populate(0, size)
@@ -58,7 +58,7 @@ def test_pages_are_read_from_the_disk_when_one_of_them_is_not_in_memory(tmp_path
 def test_on_a_kernel_without_the_call_for_it_a_read_of_the_file_brings_its_pages_into_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linux before 5.14, and other systems: the mapping has what the page cache has."""
+    """On Linux before 5.14, and on other systems, the mapping shows the page cache."""
     path, size = tmp_path / "0.log", (2 << 20) + 3 * PAGE_BYTES
     path.write_bytes(bytes(size))
     file = OsMappedFile(str(path), 4 << 20, False, WriteDescriptors())
@@ -88,7 +88,7 @@ def test_on_a_kernel_without_the_call_for_it_a_read_of_the_file_brings_its_pages
 
 
 def readable(view: memoryview) -> bool:
-    """The kernel answers EFAULT for what would end this process with SIGBUS."""
+    """The kernel returns EFAULT where this process would otherwise be killed by SIGBUS."""
     with tempfile.TemporaryFile() as target:
         try:
             return os.pwrite(target.fileno(), view, 0) == len(view)

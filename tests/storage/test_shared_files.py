@@ -1,4 +1,4 @@
-"""Files with a second name, which a snapshot has as well: whatever changes them changes the log alone."""
+"""Files with a second name, which belongs to a snapshot: a change affects only the log."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ def test_each_command_has_help_of_one_form(
     assert usage.startswith(f"Usage: ottla {name}"), text
     assert first, text
     assert set(re.findall(r"^[A-Z]\w+:$", text, re.M)) <= {"Arguments:", "Options:", "Commands:"}
-    options = re.split(r"^(?:Arguments|Options|Commands):$", text, flags=re.M)[1:]  # not the blocks of a description
+    # not the paragraphs of a description
+    options = re.split(r"^(?:Arguments|Options|Commands):$", text, flags=re.M)[1:]
     assert max(len(line) for part in options for line in part.splitlines()) <= WIDTH, text
     assert "[default: False]" not in text
     # Continuation lines stand under the text that they continue.

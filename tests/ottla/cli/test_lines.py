@@ -1,4 +1,4 @@
-"""Lines come out whole, whatever the chunks they come in."""
+"""Lines come out complete, whatever the chunks are in which they arrive."""
 
 from __future__ import annotations
 

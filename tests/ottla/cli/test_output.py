@@ -1,4 +1,4 @@
-"""Rows as tables, JSON lines and YAML, and what they do to characters that steer a terminal."""
+"""Rows as tables, JSON lines and YAML, in which control characters of terminals are escaped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from ottla.cli.record_format import compile_format, terminal_bytes
 from ottla.cli.watching import screen
 from ottla.protocol.records.record import Record
 
-#: It clears the screen, by ESC and by C1; DEL; a line written from right to left; half of a pair.
+#: The texts clear the screen, by ESC and by C1; others have DEL, a line written from right to left, and half of a surrogate
+#: pair.
 HOSTILE = "a\x1b[2J\x9b2J\x7f\u202eb\udc80"
 
 
@@ -63,7 +64,7 @@ def test_a_table_on_a_terminal_has_the_same_cells_and_no_escapes_of_its_values(
     rows = [{"name": HOSTILE, "is_on": True, "n": 2.5}, {"name": "b", "is_on": False, "n": None}]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     print_rows(rows, ("name", "is_on", "n"), "table")
-    head, first, second = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()  # bold
+    head, first, second = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()  # bold letters
     assert head.split() == ["NAME", "IS-ON", "N"]
     assert first.split() == [printable(HOSTILE), "yes", "2.5"] and second.split() == ["b", "no", "-"]
 

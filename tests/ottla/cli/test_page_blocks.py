@@ -1,4 +1,4 @@
-"""Blocks of pages that one node can run, as they are printed: tests/rules/blocks.py says which."""
+"""Blocks of pages that one node can run, as they are printed. tests/rules/blocks.py lists them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.ottla.conftest import ROOT
 
 
 def options(path: Path) -> list[tuple[str, str]]:
-    """Return the name and the type of each option that a file declares at a parameter or a field, where the type has a help."""
+    """Return the name and the type of each option that a file declares as a parameter or a field, if the type has a help."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.arg):

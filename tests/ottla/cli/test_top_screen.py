@@ -1,4 +1,4 @@
-"""The screen of `ottla top`: what fits on it, and what keys change."""
+"""The screen of `ottla top`: what fits on it, and what keys change on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of `ottla top` out of two looks."""
+"""The rows of `ottla top`, made of two looks."""
 
 from __future__ import annotations
 

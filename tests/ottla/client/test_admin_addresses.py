@@ -1,4 +1,4 @@
-"""The addresses of brokers' admin listeners, by name, by port, and by what a local cluster has written down."""
+"""The addresses of brokers' admin listeners: named ones, those with a port, and those from the file of a local cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that even brokers: what each step promises, on small clusters and on random ones."""
+"""Plans that even the load of brokers: the promise of each step, on small clusters and on random ones."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def clusters(draw: st.DrawFn) -> tuple[Replicas, dict[TopicPartition, int], dict
     return current, {place: draw(st.integers(0, 1000)) for place in current}, racks
 
 
-#: The exchange of bytes lets a broker of rack b give a replica away, which it could not before.
+#: Only after the exchange of bytes can a broker of rack b give a replica away.
 OPENED_BY_AN_EXCHANGE = (
     topic([0, 3], [0, 1], [0, 1], [0, 3], [0, 2], [3, 1]),
     {("t", index): size for index, size in enumerate([0, 1, 1, 0, 0, 0])},

@@ -1,4 +1,4 @@
-"""The blocking loop of a client's connection, to peers that do not answer as a broker does."""
+"""The blocking loop of a client's connection, with peers that do not answer as a broker does."""
 
 from __future__ import annotations
 

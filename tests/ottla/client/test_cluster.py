@@ -38,7 +38,7 @@ def test_bad_ones_are_wrong_usage(text: str) -> None:
 
 
 class Cluster(ClusterClient):
-    """Takes down the time that each request is given."""
+    """Records the time limit of each request."""
 
     def __init__(self, bootstrap: list[Address], nodes: int) -> None:
         super().__init__(cast(Any, SimpleNamespace()), bootstrap, 30_000)

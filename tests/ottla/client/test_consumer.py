@@ -1,4 +1,4 @@
-"""A consumer gives out these records of the batches that a broker sends."""
+"""The records that a consumer returns from the batches of a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACE = ("t", 0)
 
 
 class NoCluster:
-    """A cluster that nothing is asked of."""
+    """A cluster that gets no requests."""
 
     world = SimpleNamespace(clock=ManualClock())
 
@@ -91,7 +91,7 @@ async def test_a_batch_cut_by_the_fetch_is_left_for_the_next() -> None:
 
 
 def broken(batch: bytes, *, crc: bool) -> bytes:
-    """Change the value of a batch that has one record: with its CRC, or without."""
+    """Change the value in a batch of one record, and its CRC or not."""
     made = bytearray(batch)
     made[-3:] = b"\xff\xff\xff"
     if crc:
@@ -101,7 +101,7 @@ def broken(batch: bytes, *, crc: bool) -> bytes:
 
 @pytest.mark.parametrize("crc", [False, True], ids=["wrong CRC", "malformed record"])
 def test_what_is_before_a_batch_that_cannot_be_read_is_given_out_and_the_reader_stands_there(crc: bool) -> None:
-    """Java's consumers check CRCs too (check.crcs). A batch was read over when its records could not be decoded."""
+    """Java's consumers check CRCs too (check.crcs). A consumer skipped a batch if its records could not be decoded."""
     cluster = ModelCluster("west", random.Random(1))
     log = cluster.create("t", 1).logs[0]
     whole = data(2, b"v2")

@@ -1,4 +1,4 @@
-"""A consumer goes on when its leader is lost or cut off, or its offset was deleted. The brokers are of the test."""
+"""A consumer continues when its leader is lost or cut off, or its offset was deleted. The test plays the brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ POLLS_MAX = 200
 
 
 class Brokers:
-    """Two brokers and a topic of one partition, whose log begins at `start`. `cut`: a broker that goes on naming itself."""
+    """Two brokers and a topic of one partition, whose log begins at `start`.
+
+    `cut` is a broker that still names itself as the leader.
+    """
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -42,7 +45,7 @@ class Brokers:
         self.doing = ""
         self.leader, self.epoch, self.start = 1, 0, 0
         self.topic_id = b"t" * 16
-        #: The id that the next metadata names: of a broker that lags.
+        #: The topic id in the next metadata, which comes from a broker that lags.
         self.late_ids: list[bytes] = []
         self.cut: int | None = None
         self.lost: set[int] = set()
@@ -78,7 +81,7 @@ class Brokers:
         if request.topics[0].topic_id != self.topic_id:
             part.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         elif node == self.cut:
-            pass  # nothing is new
+            pass  # there are no new records
         elif node != self.leader:
             part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif offset < self.start:

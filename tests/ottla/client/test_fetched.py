@@ -1,4 +1,4 @@
-"""The wanted records of a batch with many others: found by their place, and the event loop goes on meanwhile."""
+"""The wanted records of a batch with many others: they are found by their position, and the event loop goes on meanwhile."""
 
 from __future__ import annotations
 

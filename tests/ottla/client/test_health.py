@@ -16,7 +16,7 @@ from ottla.protocol.messages.update_features import UpdatableFeatureResult, Upda
 
 
 class Answering:
-    """A cluster whose brokers give one answer."""
+    """A cluster whose brokers all give one response."""
 
     doing = ""
 
@@ -38,7 +38,7 @@ def directory(usable_bytes: int, error: ErrorCode = ErrorCode.NONE) -> DescribeL
     ("answer", "expected"),
     [
         (directory(FULL_BYTES), []),
-        (directory(-1), []),  # not known: a broker of an old Kafka
+        (directory(-1), []),  # not known, as with a broker of an old Kafka
         (directory(8_192), ["no space left in log directory /data (8192 bytes free)"]),
         (directory(-1, ErrorCode.KAFKA_STORAGE_ERROR), ["log directory /data is offline"]),
         (

@@ -9,7 +9,9 @@ from ottla.protocol.messages.describe_user_scram_credentials import DescribeUser
 
 
 async def test_all_users_are_an_empty_list_because_kafka_may_never_answer_null() -> None:
-    """Apache Kafka 4.3.1 has to reject a request of a user who may not ask, goes through its list, and fails at null."""
+    """Apache Kafka 4.3.1 goes through the list of a request that it rejects for lack of permission, and fails if the list is
+    null.
+    """
 
     class Asked:
         doing = ""

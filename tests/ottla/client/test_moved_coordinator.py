@@ -1,4 +1,7 @@
-"""A group's or a transaction's coordinator moves between two brokers that live: commands look for it again. The brokers are of the test."""
+"""A group's or a transaction's coordinator moves between two running brokers: commands look for it again.
+
+The test plays the brokers.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def response_to(request: object, error: ErrorCode) -> object:
 
 
 class Brokers(ClusterClient):
-    """FindCoordinator says OLD until a request there was refused with `error`."""
+    """FindCoordinator names OLD until a request there was rejected with `error`."""
 
     def __init__(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         super().__init__(cast(Any, SimpleNamespace(clock=ManualClock())), [], 5_000)
@@ -106,7 +109,7 @@ def test_a_group_is_deleted_and_a_share_groups_positions_are_read_wherever_their
 
 
 def test_a_mirrors_transaction_goes_on_at_the_coordinator_that_its_id_has_moved_to() -> None:
-    """It asked the former one again and again, until the limit of the transaction."""
+    """The command asked the former coordinator again and again, until the time limit of the transaction."""
     brokers = Brokers()
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""A command's own topic while a broker loses its response. The brokers are of the test."""
+"""A command's own topic while a broker loses its response. The test plays the brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys go where the other clients send them."""
+"""The partitions of keys are the same as with other clients."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A producer whose requests are lost, answered too late, or carried out long after it has given them up: each record is there once, in order.
-
-The brokers of the test check sequence numbers as the storage does. A request that timed out may wait in a broker's socket until later
-batches of its partition are written: what it brings then must be a repetition, and its answer is lost.
+"""A producer whose requests are lost, answered too late, or carried out long after it has given them up: each record is written
+once, in order. The test's brokers check sequence numbers as the storage does. A request that timed out may wait in a broker's
+socket until later batches of its partition are written: its batches must then be duplicates, and its response is lost.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Fate(Enum):
 
 
 class Partition:
-    """The log of a partition, as far as a producer can see it."""
+    """The log of a partition, as far as a producer can notice it."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -75,7 +74,7 @@ class Partition:
 
 
 class Brokers:
-    """A cluster whose requests have these fates, and are answered from then on."""
+    """A cluster in which requests have these fates, and later ones are answered."""
 
     def __init__(self, fates: list[Fate]) -> None:
         self.world = SimpleNamespace(clock=ManualClock())

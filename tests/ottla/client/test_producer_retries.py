@@ -1,4 +1,4 @@
-"""A producer goes on when its leader is lost, moves, or rejects a batch. The brokers are of the test."""
+"""A producer continues when its leader is lost, moves, or rejects a batch. The test plays the brokers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Brokers:
         return (await self.metadata([name])).topics[0]
 
     async def metadata(self, topics: Any, node: int | None = None) -> MetadataResponse:
-        """Return the leader that a broker names, and its epoch; 1 in epoch 0 if the test has not said otherwise."""
+        """Return the leader that a broker names, and its epoch: 1 in epoch 0, unless the test has set another one."""
         leader, epoch = self.views.get(node, (1, 0))
         part = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
         return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=self.topic_id, partitions=[part])])

@@ -1,4 +1,4 @@
-"""Records as JSON lines: out and in again is the same, and wrong lines say what is wrong."""
+"""Records as JSON lines: written and read again they are the same, and an error names what is wrong in a line."""
 
 from __future__ import annotations
 

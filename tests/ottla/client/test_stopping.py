@@ -1,4 +1,4 @@
-"""A node may stop or not: what would be unavailable, and what is in any case."""
+"""The check whether a node may stop: what would become unavailable, and what is unavailable in any case."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def topic(replicas: list[int], isr: list[int]) -> MetadataResponseTopic:
     ("replicas", "isr", "min_isr", "now", "always"),
     [
         ([1, 2, 3], [1, 2, 3], 2, False, False),
-        ([1, 2, 3], [1, 3], 2, True, False),  # 2 has yet to catch up
-        ([1, 2, 3], [1], 2, True, False),  # 3 itself has yet to catch up
-        ([1, 2, 3], [1, 2], 2, False, False),  # nothing is worse without it
+        ([1, 2, 3], [1, 3], 2, True, False),  # 2 still has to catch up
+        ([1, 2, 3], [1], 2, True, False),  # 3 itself still has to catch up
+        ([1, 2, 3], [1, 2], 2, False, False),  # the stop makes nothing worse
         ([1, 2, 3], [1, 2], 1, False, False),
         ([1, 3], [1, 3], 2, False, True),
         ([3], [3], 1, False, True),
         ([3], [3], 0, False, True),
-        ([1, 2], [1], 2, False, False),  # not its partition
+        ([1, 2], [1], 2, False, False),  # its partition is not affected
     ],
 )
 def test_a_stop_of_node_3(replicas: list[int], isr: list[int], min_isr: int, now: bool, always: bool) -> None:
@@ -62,7 +62,7 @@ def test_a_stop_of_node_3(replicas: list[int], isr: list[int], min_isr: int, now
 @pytest.mark.parametrize(
     ("replicas", "isr", "adding", "always"),
     [
-        ([3, 1], [3], [1], True),  # the only replica until the move is over, as without a move
+        ([3, 1], [3], [1], True),  # it is the only replica until the move is over, as without a move
         ([1, 3], [1], [3], False),  # it is only being copied to node 3
         ([1, 2, 3], [1], [3], False),  # node 2 is missing, and the copy at node 3 is no reason to wait for it
     ],
@@ -80,9 +80,9 @@ def test_a_planned_move_is_no_reason_to_wait_before_node_3_stops(
     ("ages_ms", "now", "always"),
     [
         ([0, 0, 0], False, False),
-        ([0, VOTER_SILENT_MS_MAX + 1, 0], True, False),  # 2 is away already
-        ([0, 0, VOTER_SILENT_MS_MAX + 1], False, False),  # 3 itself is away
-        ([0, 0], False, False),  # a broker that has no vote
+        ([0, VOTER_SILENT_MS_MAX + 1, 0], True, False),  # 2 is down already
+        ([0, 0, VOTER_SILENT_MS_MAX + 1], False, False),  # 3 itself is down
+        ([0, 0], False, False),  # a broker without a vote
     ],
 )
 def test_a_stop_of_voter_3(ages_ms: list[int], now: bool, always: bool) -> None:

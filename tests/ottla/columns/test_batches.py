@@ -1,4 +1,4 @@
-"""The batches of a fetch that are rows: aborted transactions, markers, ranges, bytes that are damaged or cut off."""
+"""The batches of a Fetch that become rows: aborted transactions, markers, ranges, and bytes that are damaged or cut off."""
 
 from __future__ import annotations
 

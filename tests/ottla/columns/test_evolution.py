@@ -14,7 +14,7 @@ from ottla.columns.evolution import evolved
 
 INT, L, F, D, S = pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()
 A, AB = pa.struct([("a", INT)]), pa.struct([("a", L), ("b", S)])
-#: The columns of a table, the fields that come, and the columns then.
+#: The columns of a table, the fields that are added, and the columns after that.
 FOLLOWED = {
     "the same": ([("a", INT)], [("a", INT)], [("a", INT)]),
     "another order": ([("a", INT), ("b", S)], [("b", S), ("a", INT)], [("a", INT), ("b", S)]),

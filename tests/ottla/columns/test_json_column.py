@@ -1,4 +1,4 @@
-"""JSON to a typed column: which JSON Schema is which type, and values that are no JSON or do not fit."""
+"""JSON becomes a typed column: the type for each JSON Schema, and values that are no JSON or do not fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def an_object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-#: A schema, the column's type, a JSON and its value.
+#: A schema, the column's type, a JSON text and its value.
 TYPES: dict[str, tuple[Any, str, str, Any]] = {
     "string": (TEXT, "string", '"é"', "é"),
     "integer": (INT, "int64", "-9007199254740993", -9007199254740993),

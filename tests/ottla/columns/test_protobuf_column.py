@@ -1,4 +1,4 @@
-"""Protobuf to a typed column: each kind of field, other messages, and values that are malformed."""
+"""Protobuf becomes a typed column: each kind of field, nested messages, and malformed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records to Arrow columns, against the plain decoder, and bytes that are no records."""
+"""Records become Arrow columns: compared with the plain decoder, and tried with bytes that are no records."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_timestamp_that_is_too_large_for_spark_is_an_error() -> None:
 
 
 def test_a_task_that_reads_does_not_import_pandas() -> None:
-    """It would take 0.2 s of CPU in each process of a task, and some micro-batches have several."""
+    """Importing pandas would take 0.2 s of CPU in each process of a task, and some micro-batches have several processes."""
     program = """
 import sys
 import ottla.spark

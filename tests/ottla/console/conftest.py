@@ -1,4 +1,4 @@
-"""The console's pages over a node of the session, without a socket of the console's own."""
+"""The console's pages for a node of the session. The console itself has no socket."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.ottla.registry.instances import Instance, Registries
 
 Open = Callable[..., Awaitable[httpx.AsyncClient]]
 BASE = "http://127.0.0.1:9490"
-#: A page does not wait for a panel for so long, but the node of a test may pause for seconds on a busy machine.
+#: In production a page waits shorter for a panel, but the node of a test may pause for seconds on a busy machine.
 PATIENCE_S = 30.0
 
 
 @pytest.fixture(scope="session")
 def registry(cli: Cli) -> Iterator[Instance]:
-    """A schema registry over the node, for the pages that have one."""
+    """A schema registry on the node, for the pages that need one."""
     made = Registries(cli.bootstrap)
     yield made.at_least(1)[0]
     made.stop()
@@ -58,13 +58,13 @@ async def open_console(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 async def eventually(
     client: httpx.AsyncClient, page: str, text: str, *, there: bool = True, seconds: float = 30
 ) -> str:
-    """Load a page until a text is there, or is gone."""
+    """Load a page until it contains a text, or no longer contains it."""
     async with asyncio.timeout(seconds):
         for _ in itertools.count():
             found = (await client.get(page)).text
             if (text in found) == there:
                 break
-            await asyncio.sleep(0.02)  # the pages do not wait for anything: the sampler would not run
+            await asyncio.sleep(0.02)  # the pages await nothing, so without this the sampler would not run
     return found
 
 

@@ -1,4 +1,4 @@
-"""The pages in headless Chromium, on three nodes of which one is killed while the browser looks."""
+"""The pages in headless Chromium, on three nodes, one of which is killed while the browser shows a page."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ PAGES = (
     "/tables", "/tables?topic=orders",
 )  # fmt: skip
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-#: Two versions, the second of which differs by a line.
+#: Two versions; the second one has one line that differs.
 SCHEMAS = (
     '{"title": "Order", "type": "object"}',
     '{"title": "Order", "type": "object", "description": "<script>document.title=\'owned\'</script>"}',
 )
-#: Links within a text that only their colour shows as such.
+#: Links within a text that only their colour shows to be links.
 PLAIN_LINKS = """() => [...document.querySelectorAll('p.muted > a, dd > a')].filter(
     (a) => getComputedStyle(a).textDecorationLine === 'none').map((a) => a.textContent)"""
-#: Text and background of each element with text of its own, as the browser has computed them once transitions of colours are over.
+#: The colours of text and background of each element with text of its own, as the browser has computed them after all
+#: transitions.
 COLOURS = """() => (document.getAnimations().forEach((each) => each.finish()), [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
     && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())).map((e) => {
   let back = e, layers = [];
@@ -50,14 +51,14 @@ COLOURS = """() => (document.getAnimations().forEach((each) => each.finish()), [
 }))"""
 
 
-#: One cluster and one browser serve all tests here; the first of them waits for both to start.
+#: All tests here share one cluster and one browser; the first test waits until both have started.
 pytestmark = pytest.mark.timeout(300)
-#: Of one wait of the browser, on a machine that is busy.
+#: The time limit of one wait of the browser, on a busy machine.
 WAIT_MS = 60_000
 
 
 class Served(NamedTuple):
-    """The cluster, the address of its console, and the browser that looks at it."""
+    """The cluster, the address of its console, and the browser that opens it."""
 
     cluster: Cluster
     url: str
@@ -66,7 +67,7 @@ class Served(NamedTuple):
 
 @dataclass
 class Looked:
-    """A page, and what its console has complained about."""
+    """A page, and the errors in the browser's console."""
 
     page: Any
     base: str

@@ -11,7 +11,7 @@ from ottla.cli.errors import CommandFailed
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of, eventually
 
-#: Links and forms that lead somewhere, but for the console's own files.
+#: Links and forms that lead somewhere, except to the console's own files.
 LINK = re.compile(r'(?:href|action|hx-get|data-stream)="(/[^"]*)"')
 
 

@@ -1,4 +1,6 @@
-"""The values of a registry on a page: what was decoded, why the rest was not, and that no registry holds a page up."""
+"""The values of a registry on a page: those that were decoded, why the others were not, and that a slow registry does not delay
+a page.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ ONE, TWO, THREE = (b"\0\0\0\0\1" + value for value in (b"one", b"two", b"three")
 
 
 class Answers:
-    """A decoder that gives these answers, in parts, and then does what `then` does."""
+    """A decoder that gives these results, in parts, and then does what `then` says."""
 
     def __init__(self, *parts: list[object], then: Any = None) -> None:
         self.parts, self.then = parts, then
@@ -87,7 +89,7 @@ async def test_a_page_has_what_was_decoded_before_a_registry_fails_or_hangs(
 
 
 async def test_a_filter_knows_of_each_value_that_was_not_decoded() -> None:
-    """A filter that does not know the reason compares the bytes, and leaves out a value that matches."""
+    """A filter without the reason compares the undecoded bytes, and leaves out a value that would match."""
     answers = Answers([DecodedValue("1", "JSON", 7)])
     found = await values_of(answers).decode_for_filter([record(ONE, TWO), record(b"plain", b"\0\0\0\0")])
     assert found == {ONE: ("json schema 7", "1"), TWO: ("not decoded", None)}

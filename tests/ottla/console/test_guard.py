@@ -1,4 +1,4 @@
-"""The guard before each page: names of hosts, logins, other sites, tokens of forms, and headers for browsers."""
+"""The guard before each page: host names, logins, other sites, tokens of forms, and headers for browsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a console: what is unsafe is refused, and by which names a browser may come."""
+"""The options of a console: unsafe ones are rejected, and only known host names are accepted from a browser."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_option_that_cannot_be_meant_is_refused(values: dict[str, Any], cause
     ],
 )
 def test_a_browser_may_come_by_the_names_of_the_console_alone(values: dict[str, Any], names: set[str]) -> None:
-    """Another name in Host is a page of elsewhere that points its name at this console for a moment."""
+    """Another name in the Host header means that a foreign page's name points at this console for a moment."""
     assert options(**values).host_names() == names
 
 

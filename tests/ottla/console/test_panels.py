@@ -1,4 +1,4 @@
-"""The panels that are kept, and those that only the ones have who wait for them."""
+"""The panels that are cached, and those that only the present readers share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The problems of a sample: what a page shows as wrong, how bad it is, and what it says to do."""
+"""The problems in a sample: what a page shows as wrong, with severity and remedy."""
 
 from __future__ import annotations
 

@@ -64,14 +64,14 @@ def written(*batches: list[bytes]) -> ModelCluster:
 
 
 class Tail:
-    """A live view of a topic that has no record yet."""
+    """A live view of a topic without records."""
 
     def __init__(self) -> None:
         self.cluster = written()
         self.rows = reading.tail(ModelClient(self.cluster, Process(self.cluster.rng)), Query("t", start="live"))
 
     async def next(self) -> tuple[list[bytes | None], int]:
-        """Return the values that come next, and how many were left out."""
+        """Return the next values, and how many were left out."""
         while True:
             found = await anext(self.rows)
             if isinstance(found, list) and found:
@@ -82,7 +82,7 @@ class Tail:
 def test_a_live_view_holds_one_batch_at_a_time_and_shows_the_newest_that_have_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A poll brings 8 MB that may be hundreds when they are decompressed: all were decoded, and 200 of them shown."""
+    """A poll returns 8 MB, which may be hundreds of MB when decompressed: all records were decoded, and 200 of them shown."""
     monkeypatch.setattr(reading, "SCREEN_BYTES_MAX", 5_000)
     decoded: list[int] = []
     between = consumer.records_between

@@ -1,4 +1,4 @@
-"""The rights of each role on the pages: one table has all routes, and two people are two names in the log."""
+"""The rights of each role on the pages: one table has all routes, and the log distinguishes two users."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_form_without_a_row_is_not_served() -> None:
 
 
 def test_each_form_that_a_template_posts_is_behind_a_role_that_it_asks_for() -> None:
-    """A page shows a form to those who may send it: `may` names a row of the table, and a typing mistake is no row."""
+    """A page shows a form only to users who may send it: `may` names a row of the table, and a misspelt name is no row."""
     asked = set()
     for file in Path(FOLDER / "templates").glob("*.html"):
         text = file.read_text()

@@ -1,4 +1,4 @@
-"""The console takes a registry as it is, also one that is wrong, slow or hostile; and shows two texts beside each other."""
+"""The console with registries that are faulty, slow or hostile; and two texts shown side by side."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_message_of_a_registry_is_cut_and_its_control_characters_are_see
 
 @contextmanager
 def dripping(head: bytes) -> Iterator[str]:
-    """A server that sends a head, and then a byte each tenth of a second for ever."""
+    """A server that sends a head, and then one byte each tenth of a second for ever."""
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

@@ -1,4 +1,4 @@
-"""Streams to browsers that do not read, or read slowly: they end, and their scan is free."""
+"""Streams to browsers that do not read, or read slowly: they end, and their scan is free again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.console.pages.records import RecordStream
 
 
 class Slot:
-    """A scan that a stream has, until its generator ends."""
+    """A scan that belongs to a stream until its generator ends."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -29,7 +29,7 @@ class Slot:
 
 
 async def served(slot: Slot, pause_s: float, pieces_max: int) -> int:
-    """Send a stream to a browser that takes so long for each piece, and nothing after some. Returns how many it got."""
+    """Send a stream to a browser that takes this long for each chunk, and reads nothing after some. Return how many it got."""
     got = 0
 
     async def send(message: Any) -> None:

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times on the pages: what a person reads, and what is not known."""
+"""Numbers, sizes and times on the pages, as people read them, also unknown ones."""
 
 from __future__ import annotations
 

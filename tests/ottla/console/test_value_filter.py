@@ -1,4 +1,4 @@
-"""Conditions on JSON, and the process that looks for them and for regular expressions in values."""
+"""Conditions on JSON, and the process that evaluates them and regular expressions on values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users of bitnami's image exist once the node serves, and topics of wurstmeister's are created."""
+"""Users of bitnami's image exist once the node serves, and topics of wurstmeister's image are created."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_users_are_written_only_where_a_mechanism_asks_for_them() -> None:
 
 @pytest.fixture
 def container(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A node started by the entry point of the image; answers the address of its first listener."""
+    """A node that the entry point of the image has started. It returns the address of the first listener."""
     client, controller = free_ports(2)
     given = {
         name: value.replace("CLIENT_PORT", str(client)).replace("CONTROLLER_PORT", str(controller))
@@ -95,7 +95,7 @@ BITNAMI = {
 
 @pytest.mark.parametrize("container", [BITNAMI], indirect=True, ids=["bitnami"])
 def test_bitnamis_users_log_in_by_plain_and_by_scram(container: str) -> None:
-    """They had no credentials: PLAIN logged in, and SCRAM was refused for ever without a word."""
+    """The users had no credentials: PLAIN worked, but SCRAM logins were rejected for ever without any message."""
 
     def topics(mechanism: str, user: str, password: str) -> set[str]:
         login = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password, "log_level": "0"}

@@ -1,4 +1,4 @@
-"""The way from a container's environment and mounted files to properties, and the refusals of what cannot be meant."""
+"""A container's environment and mounted files become properties, and contradictions are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables of cp-schema-registry's image: what becomes of each, and what is said of those that nothing reads."""
+"""The variables of cp-schema-registry's image: the effect of each, and the notes about those that nothing reads."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ottla.container.schema_registry import registry_start
 from ottla.container.settings import ContainerError
 from tests.ottla.conftest import ROOT, Cli
 
-#: As compose files have them, without the prefix.
+#: The variables of compose files, without the prefix.
 KAFKA = {"KAFKASTORE_BOOTSTRAP_SERVERS": "kafka:9092"}
 DEFAULTS = {"listen": "0.0.0.0:8081", "topic": "_schemas", "group": "schema-registry", "compatibility": "backward"}
 
 
 def started(environment: dict[str, str]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """Return the arguments that `ottla registry` takes from the variables, the properties of its connections, and what is said."""
+    """Return the arguments of `ottla registry` for the variables, the properties of its connections, and the notes."""
     start = registry_start(environment)
     _, chosen = parsed(command.app, start.arguments)
     chosen.apply_defaults()

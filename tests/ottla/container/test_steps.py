@@ -1,4 +1,4 @@
-"""Commands and scripts of bitnami's users: what they print, when they run, and what is said when they fail."""
+"""Commands and scripts of bitnami's users: their output, the time when they run, and the message if they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The variables of the images for TLS give properties with which a node can serve it: each is resolved, written as a file and read again."""
+"""The TLS variables of the images give properties with which a node can serve TLS: each is resolved, written to a file and read
+again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments of compose files in the wild: each gives a node that would start, and what is not honoured is said."""
+"""Environments of compose files in the wild: each gives a node that would start, and a note names what has no effect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_brokers_that_find_each_other_by_zookeeper_alone_are_refused(name: str) 
 
 @pytest.mark.parametrize("name", [name for name, found in WILD.items() if "refused" not in found])
 def test_no_variable_is_said_twice(name: str) -> None:
-    """KAFKA_JMX_PORT was a note, and under "Not known, and ignored" too."""
+    """KAFKA_JMX_PORT was in a note, and also under "Not known, and ignored"."""
     resolution = resolved(name)
     unknown = check_properties(resolution).unknown
     noted = " ".join(resolution.notes)
@@ -116,7 +116,9 @@ def test_a_topic_of_the_list_may_have_a_policy() -> None:
 
 
 def test_what_the_kubelet_adds_for_a_service_is_not_taken_for_properties() -> None:
-    """A Service named kafka gave a long "Not known, and ignored", and ended the start of a container with cp-kafka's rules."""
+    """The variables of a Service named kafka gave a long "Not known, and ignored", and stopped a container with cp-kafka's
+    rules.
+    """
     links = {
         "KAFKA_SERVICE_HOST": "10.96.0.20",
         "KAFKA_SERVICE_PORT": "9092",

@@ -1,4 +1,4 @@
-"""--add-scram of kafka-storage format: the record that it makes, and what it refuses."""
+"""--add-scram of kafka-storage format: the record that it makes, and the arguments that it rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla init` makes one bundle for each machine: it is unpacked and installed as root, for a node that runs as another user."""
+"""`ottla init` makes one bundle for each machine. It is unpacked and installed as root, for a node that runs as another user."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.unpacking import unpack
 
 @pytest.fixture
 def machine() -> Iterator[Path]:
-    """A folder that another user may enter: that of pytest is root's alone."""
+    """A folder that another user may enter; pytest's folder belongs to root only."""
     folder = Path(mkdtemp())
     folder.chmod(0o755)
-    # The program of a machine, which each user may run.
+    # The program of a machine. Each user may run it.
     write_program(folder / "ottla")
     yield folder
     shutil.rmtree(folder)
 
 
 def bundles(machine: Path, *more: str) -> Path:
-    """Make the files of three nodes, and unpack the bundle of the first one on its machine."""
+    """Make the files of three nodes, and unpack the bundle of the first one as on its machine."""
     made = machine / "cluster"
     options = ("--etc", str(machine / "etc"), "--data", f"{machine}/data/a,{machine}/data/b")
     assert main(["init", str(made), "--nodes", "kafka-1,kafka-2,kafka-3", *options, *more]) == 0

@@ -14,7 +14,7 @@ from ottla.local.certificates import Authority, _builder, _usage
 
 
 def without_key_identifiers() -> Authority:
-    """Returns an authority as Ottla made them before, and as others do."""
+    """Return an authority as Ottla made it in former releases, and as other tools make it."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=Old")
     builder = _builder(name, name, key, 10)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)

@@ -1,4 +1,4 @@
-"""`ottla init`: its files are those of one cluster, and the command that it prints works."""
+"""`ottla init`: its files belong to one cluster, and the command that it prints works."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_three_machines_are_a_quorum_whose_nodes_the_printed_command_formats(
     identities = []
     for number, name in enumerate(("a", "b", "c"), 1):
         file = tmp_path / "c" / "nodes" / f"{name}.example.properties"
-        moved = tmp_path / f"{name}.properties"  # with a directory of its own on this one machine
+        moved = tmp_path / f"{name}.properties"  # each has its own directory on this one machine
         moved.write_text(file.read_text().replace("DATA", str(tmp_path / name)))
         words = shlex.split(command.replace(f"{ETC}/server.properties", str(moved)))
         assert main(words[words.index("format") :]) == 0
         config = config_of(moved)
         assert config.node_id == number and len(config.bootstrap_servers) == 3
-        prepare(OsFiles(), config, Random(1), 0)  # is formatted, and asks for nothing more
+        prepare(OsFiles(), config, Random(1), 0)  # it is formatted, and needs nothing more
         meta = read_meta_properties(OsFiles(), str(tmp_path / name))
         assert meta is not None
         identities.append(meta.cluster_id)

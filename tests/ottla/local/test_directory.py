@@ -1,4 +1,4 @@
-"""The directory of a local cluster, and what its nodes have said there, on a disk that takes no more bytes."""
+"""The directory of a local cluster and the messages of its nodes, on a disk that takes no more bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of a local cluster keep away from where its nodes, or those of the cluster that it is a fork of, once were."""
+"""Nodes of a local cluster do not connect to the former addresses of its nodes, or of the cluster that it was forked from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that `ottla dev` writes for other commands, and what is left of them."""
+"""The files that `ottla dev` writes for other commands, and those that a killed process leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of keys and passwords for development, and what is refused."""
+"""The directory of keys and passwords for development, and the requests that are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-storage format: the first voters of a dynamic quorum, the features of a new cluster, and what is refused."""
+"""kafka-storage format: the first voters of a dynamic quorum, the features of a new cluster, and wrong arguments."""
 
 from __future__ import annotations
 

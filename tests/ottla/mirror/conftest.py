@@ -1,4 +1,4 @@
-"""Two clusters of one node each, and workers of a mirror between them as a user starts them."""
+"""Two clusters of one node each, and workers of a mirror between them, started as a user does it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ NAMES = count()
 
 @dataclass
 class Mirror:
-    """A mirror from `west` to `east`, of topics that no other test has."""
+    """A mirror from `west` to `east`, of topics that no other test uses."""
 
     west: Cluster
     east: Cluster
     log: Path
     name: str = field(default_factory=lambda: f"m{next(NAMES)}")
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    #: Whether heartbeats are written and mirrored, which most tests are not about.
+    #: Whether heartbeats are written and mirrored; most tests do not need them.
     heartbeats: bool = False
 
     def arguments(self, *options: str) -> list[str]:
@@ -42,14 +42,17 @@ class Mirror:
         return ["mirror", "run", "west", "east", *sides, "--topics", f"{self.name}.*", *quiet, *options]
 
     def once(self, *options: str, code: int = 0) -> Finished:
-        """Mirror what is there."""
+        """Mirror all present records."""
         done = run_here(*self.arguments("--once", *options))
         assert done.code == code, done.err
         return done
 
     def start(self, *options: str, session_ms: int = 10_000) -> subprocess.Popen[bytes]:
-        """Start a worker. With a session of 1000 ms it takes the place of one that was killed within a second or two, but a worker
-        that pauses on a busy machine is missed, too."""
+        """Start a worker.
+
+        With a session of 1000 ms it replaces a killed worker within a second or two; but a worker that pauses on a busy machine
+        then loses its lanes, too.
+        """
         arguments = self.arguments("--session-timeout-ms", str(session_ms), "--refresh", "1", *options)
         with self.log.open("ab") as log:
             worker = subprocess.Popen([sys.executable, "-m", "ottla", *arguments], stderr=log, stdout=log, cwd=ROOT)
@@ -81,11 +84,11 @@ class Mirror:
         return len(self.east._do(lambda cluster: describe_group(cluster, GROUP), WAIT_S_MAX).members)
 
     def positions(self, topic: str) -> dict[int, int]:
-        """The position of each partition, as the target's topic has it."""
+        """The position of each partition in the target's topic."""
         found = {}
         try:
             records = self.east.records("mm2-offsets.west.internal")
-        except Failure:  # the first worker has just started
+        except Failure:  # the first worker has only just started
             return {}
         for record in records:
             _, name = json.loads(record.key or b"")
@@ -95,7 +98,7 @@ class Mirror:
 
 
 def cluster() -> Cluster:
-    """One node, whose groups miss a member soon."""
+    """One node whose groups notice missing members soon."""
     return Cluster(1, group_min_session_timeout_ms="1000", group_initial_rebalance_delay_ms="0")
 
 

@@ -1,4 +1,4 @@
-"""A mirror says what goes wrong on either side, and goes on where it can."""
+"""A mirror reports what goes wrong on either side, and continues if it can."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_lag_is_in_the_status_and_in_the_metrics_of_a_worker(mirror: Mirror)
         f'ottla_mirror_lag_records{{partition="0",source="west",target="east",topic="{topic}"}} 0',
         'ottla_mirror_records_total{source="west",target="east"} 1',
     )
-    # The target has the record before the worker knows that it has.
+    # The target has the record before the worker knows this.
     mirror.until(lambda: all(map(metrics(where).__contains__, lines)), "both metrics")
     mirror.stop()
 
@@ -187,7 +187,7 @@ def test_a_target_whose_disk_is_full_says_so_and_gets_each_record_once_when_ther
         mirror.west.write(topic, ["before"])
         full.until(lambda: sum(full.positions(topic).values()) == 1, "the first record")
         east.disk_full(1)
-        written = [f"{number:06}" + "v" * 20_000 for number in range(400)]  # more than any log has room for
+        written = [f"{number:06}" + "v" * 20_000 for number in range(400)]  # more bytes than any log has room for
         mirror.west.write(topic, written)
         full.until(lambda: "KAFKA_STORAGE_ERROR" in full.said(), "a message about the target's disk")
         assert sum(full.positions(topic).values()) < 401

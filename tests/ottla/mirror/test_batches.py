@@ -1,4 +1,4 @@
-"""The target gets a source's batches passed on as they are, joined, cut or encoded again."""
+"""The target gets a source's batches unchanged, joined, split or encoded again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def batch(offset: int, count: int, size: int = 10, codec: str = "none", producer
 
 
 def sent(rows: list[Outgoing]) -> list[BatchView]:
-    """The batches as the target reads them: each must be one that a producer may send."""
+    """The batches as the target reads them: a producer must be allowed to send each of them."""
     views = []
     for row in rows:
         data = memoryview(row.encoded(STAMP))

@@ -1,4 +1,4 @@
-"""A partition goes on whose source is not what its position says: each row of docs/MIRROR.md, what is said of it and counted."""
+"""A partition continues although its source does not fit its position: each row of docs/MIRROR.md, with its message and count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = b"\xff" * 16
 
 
 def cluster(epochs: list[int], start: int = 0) -> ModelCluster:
-    """A topic with a batch of five records of each epoch; the log begins at `start`."""
+    """A topic with a batch of five records in each epoch; the log begins at `start`."""
     made = ModelCluster("west", random.Random(1))
     log = made.create("t", 1).logs[0]
     for epoch in epochs:

@@ -1,4 +1,4 @@
-"""Two mirrors in opposite directions that keep names: no record goes round in a circle, and a direction can be turned around."""
+"""Two mirrors in opposite directions that keep names: no record is mirrored in a circle, and a direction can be reversed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ottla.mirror.conftest import GROUP, Mirror
 
 
 def opposite(mirror: Mirror) -> Mirror:
-    """The mirror from the east to the west, with workers of its own."""
+    """The mirror from the east to the west, with its own workers."""
     return replace(mirror, west=mirror.east, east=mirror.west, workers=[], log=mirror.log.with_name("opposite.log"))
 
 
@@ -58,7 +58,7 @@ def test_a_direction_can_be_turned_around_once_its_mirror_has_stopped(mirror: Mi
     mirror.workers.append(other.start("--policy", "identity", "--begin", "latest"))  # it is killed if the test fails
 
     def has_come() -> bool:
-        mirror.east.write(topic, ["new"])  # what is written before the worker has begun is not mirrored
+        mirror.east.write(topic, ["new"])  # records from before the worker's start are not mirrored
         return len(mirror.west.records(topic)) > 2
 
     other.until(has_come, "what was written in the east")
@@ -67,7 +67,7 @@ def test_a_direction_can_be_turned_around_once_its_mirror_has_stopped(mirror: Mi
 
 
 def test_two_that_began_at_the_same_moment_both_leave_out_what_would_go_round(mirror: Mirror) -> None:
-    """Each was started before there was a topic of both, as if neither had seen the other."""
+    """Each was started before either cluster had the topic, as if neither had noticed the other."""
     other = opposite(mirror)
     mirror.start("--policy", "identity")
     mirror.workers.append(other.start("--policy", "identity"))
@@ -108,7 +108,7 @@ def test_an_expression_of_others_costs_linear_time_and_one_that_is_none_may_matc
 
 
 def test_a_group_that_says_it_is_a_mirror_without_its_positions_is_not_believed() -> None:
-    """Anybody who may read with a group can say this."""
+    """Anyone with READ on a group can write this."""
     assert _alias_of("ottla-mirror.e.w") == "e"
     assert all(_alias_of(name) is None for name in ("any", "ottla-mirror", "ottla-mirror.e", "x.ottla-mirror.e.w"))
 

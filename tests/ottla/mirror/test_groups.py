@@ -1,4 +1,4 @@
-"""A consumer that fails over to the target: it goes on where its group was in the source."""
+"""A consumer that fails over to the target continues where its group was in the source."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_group_at_the_end_is_translated_exactly_and_never_set_back(mirror: Mir
     assert committed(mirror, group) == {}
     mirror.west.write(topic, [f"{i}" for i in range(150, 160)])
     mirror.once()
-    # The next record has another offset: the marker of the transaction before it takes one.
+    # The next record has another offset, because the marker of the former transaction takes one.
     assert checkpoints(mirror, group) == [(150, 150), (150, 151)]
     commit(mirror, group, topic, 155)
     mirror.once("--sync-group-offsets")
@@ -113,7 +113,7 @@ def test_checkpoints_begin_again_with_a_topic_that_was_deleted_and_created_again
     assert checkpoints(mirror, group)[1:] == [(30, 0), (40, 10)]
     assert f"group {group}: set 1 of 1 offset" in run_here(*offsets).err
     assert committed(mirror, group) == {(remote, 0): 10}
-    # The new topic of the source is longer: no offset goes back.
+    # The new topic of the source is longer, so no offset goes back.
     delete(mirror.west, topic)
     mirror.west.topic(topic, seed=[f"new {i}" for i in range(60)])
     commit(mirror, group, topic, 60)
@@ -124,7 +124,9 @@ def test_checkpoints_begin_again_with_a_topic_that_was_deleted_and_created_again
 
 
 def test_a_group_of_the_target_that_stands_behind_the_end_of_a_log_is_set_back(mirror: Mirror) -> None:
-    """It is not of this log: the topic was deleted, and the coordinator kept the offset, or the log has lost records."""
+    """The offset does not belong to this log: the topic was deleted and the coordinator kept the offset, or the log has lost
+    records.
+    """
     topic, group = mirror.west.topic(f"{mirror.name}-t", seed=["0", "1"]), f"{mirror.name}-group"
     commit(mirror, group, topic, 2)
     mirror.once()

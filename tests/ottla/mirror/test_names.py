@@ -1,4 +1,4 @@
-"""Names of topics by the two policies, cycles, and how workers share the lanes."""
+"""Names of topics by the two policies, cycles, and the sharing of lanes between workers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_lanes_stay_where_they_are_while_nothing_changes(members: int, weights: 
 
 
 def test_settings_of_one_cluster_stay_there() -> None:
-    """A table of the source's topic lies where the source's brokers write it."""
+    """The table of the source's topic is where the source's brokers write it."""
     remote = ("remote.storage.enable", "local.retention.ms", "remote.log.copy.disable")
     names = ("retention.ms", "min.insync.replicas", "ottla.table.format", "ottla.table.location", *remote)
     entries = [DescribeConfigsResourceResult(name=name, value="1", config_source=1) for name in names]

@@ -1,4 +1,4 @@
-"""The mirror's own topics are deleted under a worker."""
+"""The mirror's own topics are deleted while a worker runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_worker_ends_when_its_positions_are_deleted_and_the_next_one_says_what
     delete(mirror, "mm2-offsets.west.internal")
     assert worker.wait(WAIT_S_MAX) == 1, mirror.said()
     assert "mm2-offsets.west.internal was deleted while this worker ran" in mirror.said()
-    delete(mirror, "mm2-offsets.west.internal")  # the worker has made it again, without positions
+    delete(mirror, "mm2-offsets.west.internal")  # the worker has created it again, without positions
     said = mirror.once().err
     assert f"nothing is known of how far these are mirrored, which the target has already: west.{topic}" in said
     assert mirror.values(f"west.{topic}") == [b"0", b"1", b"0", b"1"]

@@ -1,4 +1,4 @@
-"""A mirror between two clusters with logins: its user has what docs/MIRROR.md lists, and nothing else."""
+"""A mirror between two clusters with logins: its user has the permissions in docs/MIRROR.md, and no others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pair() -> Iterator[tuple[Cluster, Cluster]]:
 
 
 def client_file(cluster: Cluster, name: str, rights: list[str], directory: Path) -> str:
-    """Make a user, and return its client properties. A right of a name with `*` is one of all names that begin so."""
+    """Make a user, and return its client properties. A permission for a name with `*` is for all names that begin so."""
     settings = cluster.add_user(name, *(right for right in rights if not right.endswith("*")))
     for right in rights:
         if right.endswith("*"):
@@ -91,7 +91,7 @@ def test_the_permissions_of_the_page_are_enough_and_readers_of_the_source_may_re
     done = run(pair, files, "--sync-group-offsets")
     assert done.code == 0, done.err
     (mirrored,) = re.findall(r"^(\d+) records .* mirrored", done.err, re.M)
-    assert int(mirrored) >= 2, done.err  # and a heartbeat for each second that it took
+    assert int(mirrored) >= 2, done.err  # and a heartbeat for each second of the test
     assert not [line for line in done.err.splitlines() if "authorized" in line], done.err
     assert [record.value for record in east.records("west.orders")] == [b"1", b"2"]
     assert east._do(lambda cluster: committed_offsets(cluster, "readers"), WAIT_S_MAX) == {("west.orders", 0): 2}

@@ -1,4 +1,4 @@
-"""Pairs of offsets: what is kept of them, and what they say of a group's offset."""
+"""Pairs of offsets: which ones are kept, and how they translate a group's offset."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_a_pair_behind_the_newest_makes_those_before_it_void() -> None:
 
 
 def test_pairs_of_a_topic_that_was_created_again_translate_nothing() -> None:
-    """The worker that mirrored its first records was killed before it wrote their pairs: the next pair goes back in neither cluster."""
+    """The worker that mirrored the first records was killed before it wrote their pairs, so the next pair goes back in neither
+    cluster.
+    """
     for again in (SOURCE_AGAIN, TARGET_AGAIN):
         made = store((0, 1000), (50, 1050))
         assert made.translate(PLACE, 50, again) is None
@@ -69,7 +71,9 @@ def test_pairs_of_mirror_maker_have_no_ids_and_are_used_as_it_uses_them() -> Non
 
 @given(st.lists(st.integers(1, 2_000), min_size=1, max_size=400), st.data())
 def test_old_pairs_become_sparse_and_no_group_is_sent_ahead(steps: list[int], data: st.DataObject) -> None:
-    """A group that lags by n offsets is translated to a place that lags by little more than 2n, besides the distance of the pairs."""
+    """A group that lags by n offsets is translated to an offset that lags by little more than 2n, plus the distance between
+    pairs.
+    """
     made, upstream, pairs = SyncStore(), 0, []
     for step in steps:
         upstream += step
@@ -100,7 +104,7 @@ def test_the_first_pair_of_a_topic_that_was_created_again_is_written_at_once() -
         OffsetSync(PLACE, 0, 508, IDS),  # the source's log was cut
         OffsetSync(PLACE, 7, 508, SOURCE_AGAIN),
         OffsetSync(PLACE, 7, 508, TARGET_AGAIN),
-        OffsetSync(PLACE, 7, 501, IDS),  # the target's was
+        OffsetSync(PLACE, 7, 501, IDS),  # the target's log was cut
     ):
         writer = SyncWriter()
         assert writer.take([OffsetSync(PLACE, n, 500 + n, IDS) for n in range(7)]) == [OffsetSync(PLACE, 0, 500, IDS)]
@@ -108,7 +112,7 @@ def test_the_first_pair_of_a_topic_that_was_created_again_is_written_at_once() -
 
 
 def test_a_pair_whose_topic_was_created_again_meanwhile_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its offset may be of either topic of the target; the id was asked for before the transaction, and after it."""
+    """The offset may belong to either topic of the target: the id was requested before and after the transaction."""
     written: list[NewRecord] = []
 
     async def write(self: Emitter, records: Iterable[NewRecord]) -> None:
@@ -141,7 +145,7 @@ def test_records_have_the_bytes_of_mirror_maker() -> None:
     assert value == bytes.fromhex("0000" + "0000000000000002" + "0000000000000003" + "00016d")
     heartbeat = bytes.fromhex("000161000162"), bytes.fromhex("0000" + "0000000000000005")
     assert heartbeat_record("a", "b", 5)[:2] == heartbeat
-    for ids in (None, IDS):  # which are a header, and change neither the key nor the value
+    for ids in (None, IDS):  # the ids are in a header, and change neither the key nor the value
         rows = sync._replace(ids=ids), checkpoint._replace(ids=ids)
         assert [row.record[:2] for row in rows] == [sync.record[:2], checkpoint.record[:2]]
         assert (read_offset_sync(read(rows[0].record)), read_checkpoint(read(rows[1].record))) == rows

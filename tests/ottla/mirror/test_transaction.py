@@ -1,4 +1,4 @@
-"""The producer of a lane at a cluster that rejects: which partition is stopped, who is fenced, and what is tried again."""
+"""The producer of a lane in a cluster that rejects requests: which partition is stopped, who is fenced, and what is repeated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ PLACES: list[TopicPartition] = [("t", 0), ("t", 1)]
 
 
 class Target(ClusterClient):
-    """A cluster of one broker. `codes` has the error code of each partition, `answers` what comes before the usual answer of a request."""
+    """A cluster of one broker.
+
+    `codes` has the error code of each partition; `answers` has the responses before the usual response to a request.
+    """
 
     def __init__(self) -> None:
         super().__init__(cast(Any, SimpleNamespace()), [], 1_000)
@@ -170,9 +173,9 @@ async def test_a_worker_whose_lane_another_has_is_fenced_at_each_step(code: int,
     [
         (ErrorCode.INVALID_RECORD, True),
         (ErrorCode.MESSAGE_TOO_LARGE, True),
-        (ErrorCode.KAFKA_STORAGE_ERROR, True),  # its disk is full: the others go on
+        (ErrorCode.KAFKA_STORAGE_ERROR, True),  # its disk is full; the other partitions go on
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),  # it was deleted
-        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, True),  # written twice: its offset is not known
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, True),  # it is a duplicate, so its offset is not known
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
         (ErrorCode.REQUEST_TIMED_OUT, False),
     ],
@@ -221,7 +224,7 @@ async def test_at_most_five_requests_are_in_flight_and_their_sequences_follow() 
 
 
 async def test_requests_in_flight_end_with_a_failure() -> None:
-    """A batch that is still on its way must not be written after the transaction was given up."""
+    """A batch that is still in flight must not be written after the transaction was given up."""
     cluster, producer = await started()
     cluster.release = asyncio.Event()
     rejected = PartitionProduceResponse(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)

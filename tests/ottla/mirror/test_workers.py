@@ -1,4 +1,4 @@
-"""Workers that share a mirror, and one that is killed: each record is in the target once."""
+"""Workers that share a mirror, and one that is killed: each record is in the target exactly once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.ottla.mirror.conftest import Mirror
 
 PARTITIONS = 6
 RECORDS = 3_000
-#: Of workers that die or pause: the others wait for its end.
+#: The session of workers that die or pause: the others wait for its end.
 SHORT_MS = 1_000
 
 
@@ -26,7 +26,7 @@ def wait_for(mirror: Mirror, topic: str, count: int) -> None:
 
 
 def check(mirror: Mirror, topic: str, count: int) -> None:
-    """All records are there once, in the order of their partition."""
+    """Check that all records are there once, in the order of their partition."""
     wait_for(mirror, topic, count)
     seen: dict[int, list[int]] = {}
     for record in mirror.east.records(f"west.{topic}"):
@@ -46,7 +46,7 @@ def test_each_record_comes_once_although_workers_are_killed(mirror: Mirror) -> N
         wait_for(mirror, topic, written - RECORDS + 1)
         worker.kill()
         worker = mirror.start("--throttle", "60000", session_ms=SHORT_MS)
-    # The last worker has work, too: a signal to one that has just begun would end it as any process.
+    # The last worker has lanes, too: a signal to a worker that has just started would simply end the process.
     write(mirror, topic, written, RECORDS)
     check(mirror, topic, written + RECORDS)
     mirror.stop()
@@ -68,7 +68,7 @@ def test_two_workers_share_the_lanes_and_nothing_comes_twice(mirror: Mirror) -> 
 
 
 def test_a_worker_that_was_paused_writes_nothing_twice(mirror: Mirror) -> None:
-    """Its session ends in the middle of its work, another worker takes its lanes, and then it goes on."""
+    """Its session ends in the middle of its work, another worker takes its lanes, and then it is resumed."""
     topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
     paused = mirror.start("--throttle", "60000", session_ms=SHORT_MS)
     write(mirror, topic, 0, RECORDS)
@@ -98,4 +98,4 @@ def test_a_worker_that_would_mirror_something_else_under_the_same_aliases_is_ref
     mirror.once()
     mirror.until(lambda: mirror.positions(topic) == {0: 2}, "the record after the refusals")
     mirror.stop()
-    mirror.once("--delivery", "at-least-once")  # once they have stopped, another one may begin
+    mirror.once("--delivery", "at-least-once")  # once they have stopped, another worker may begin

@@ -1,4 +1,4 @@
-"""The admin listener shows a node by itself."""
+"""The admin listener shows a single node."""
 
 from __future__ import annotations
 

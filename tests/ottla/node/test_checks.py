@@ -1,4 +1,4 @@
-"""Readiness after a start waits until the broker's replicas have been in sync once, and only for those that can be."""
+"""After a start, readiness waits until the broker's replicas have been in sync once, but only for replicas that can be."""
 
 from __future__ import annotations
 

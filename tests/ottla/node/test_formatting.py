@@ -1,4 +1,4 @@
-"""The directories that a node formats by itself when it starts, and what it says where a person has to."""
+"""The directories that a node formats itself when it starts, and the message if a person has to do it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.storage.errors import InconsistentLogDirectory
 from ottla.storage.files import OsFiles
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
-#: Of config/server.properties in Kafka 4.3.1, what says who is in the quorum.
+#: The properties of config/server.properties in Kafka 4.3.1 that describe the quorum.
 STOCK = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -39,7 +39,7 @@ BROKER = {
 
 
 def start(properties: dict[str, str], *directories: Path, **more: str) -> str:
-    """Do what a start does before anything else; the directories go by the names of log.dirs."""
+    """Do the first step of a start. The directories have the names in log.dirs."""
     given = {name.replace("_", "."): value for name, value in more.items()}
     config = NodeConfig(properties | {"log.dirs": ",".join(map(str, directories))} | given)
     return prepare(OsFiles(), config, random.Random(1), 0)
@@ -96,7 +96,7 @@ def test_a_broker_needs_the_clusters_id(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flag", ["false", "true"])
 def test_a_node_that_has_run_before_does_not_begin_a_new_metadata_log(tmp_path: Path, flag: str) -> None:
-    """A disk that is not mounted, and a new directory that is named first, look alike."""
+    """An unmounted disk, and a new directory that is named first, look the same."""
     old, new = tmp_path / "old", tmp_path / "new"
     start(STOCK, old)
     with pytest.raises(NotFormatted, match=f"the metadata log of this node is in {old}"):

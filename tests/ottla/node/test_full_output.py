@@ -1,4 +1,4 @@
-"""A node and `ottla dev` end in order where standard error is a file on a full disk."""
+"""A node and `ottla dev` end in order even if standard error is a file on a full disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ FULL = Path("/dev/full")
 
 
 def run(code: str, tmp_path: Path) -> tuple[int, list[str]]:
-    """Runs Python code with all output to a full disk; it appends to the file `said`. Returns its exit code and what it has said."""
+    """Run Python code with all output on a full disk; it appends to the file `said`.
+
+    Return its exit code and the contents of that file.
+    """
     skip_because(None if FULL.exists() else f"there is no {FULL} here")
     said = tmp_path / "said"
     with FULL.open("w") as full:

@@ -1,4 +1,4 @@
-"""The line of a start that takes long."""
+"""The log line of a start that takes long."""
 
 from __future__ import annotations
 

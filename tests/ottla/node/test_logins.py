@@ -1,4 +1,4 @@
-"""Decoys of users that do not exist: like a user that does, whichever are there at the moment, and cheap."""
+"""Decoys of users that do not exist look like an existing user, whichever users exist at the moment, and take little time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in which an interpreter was compiled, by variables of `sysconfig` as builds have them."""
+"""The way an interpreter was compiled, by variables of `sysconfig` in real builds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.node.python_build import PythonBuild, judge_build, python_build
 PYENV = {
     "installed_base": "/root/.pyenv/versions/3.11.7", "Py_DEBUG": 0,
     "CONFIG_ARGS": "'--prefix=/root/.pyenv/versions/3.11.7' '--enable-shared'", "PY_CFLAGS": "-DNDEBUG -g -fwrapv -O3 -Wall",
-    "PGO_PROF_USE_FLAG": "-fprofile-use -fprofile-correction",  # what it would have been compiled with
+    "PGO_PROF_USE_FLAG": "-fprofile-use -fprofile-correction",  # the options with which it would have been compiled
 }  # fmt: skip
 DEBIAN = {
     "installed_base": "/usr", "Py_DEBUG": 0, "PY_CFLAGS": "-DNDEBUG -g -fwrapv -O2",

@@ -1,4 +1,6 @@
-"""A node whose TLS cannot be served does not start, and the person who starts it reads property, file and remedy, and no secret."""
+"""A node whose TLS settings are wrong does not start, and its operator reads the property, the file and the remedy, but no
+secret.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/story of the admin listener: who gets it, hostile queries, and bounds."""
+"""/story of the admin listener: who may read it, hostile queries, and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/tables and /tiers of the admin listener: who gets it, and hostile queries."""
+"""/tables and /tiers of the admin listener: who may read them, and hostile queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The owner of the data in the directories of a machine's processes."""
+"""The owners of the data in the directories of a machine's processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_processes_find_the_directories_of_last_time_and_their_cluster(tmp_path:
     check_directories(OsFiles(), nodes, {})
     assert cluster_id_of(OsFiles(), nodes, Random(1)) == CLUSTER
     assert cluster_id_of(OsFiles(), machine(tmp_path, 2, cluster_id="mine"), Random(1)) == "mine"
-    check_directories(OsFiles(), machine(tmp_path, 3), {})  # a third is added
+    check_directories(OsFiles(), machine(tmp_path, 3), {})  # a third directory is added
 
 
 def test_directories_are_formatted_for_all_processes_and_the_first_users_for_the_controller(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One answer of several nodes: a scrape, and their health."""
+"""One response for several nodes: a scrape, and their health."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.ottla.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(120)
 
-#: In a process of its own: pytest has threads, and what forks must have none.
+#: It runs in a separate process, because pytest has threads, and a process that forks must have none.
 PARENT = """
 import json, os, subprocess
 from ottla.processes import start
@@ -30,7 +30,7 @@ def born(main, *arguments):
 
 
 def parent(directory: Path, program: str) -> list[str]:
-    """The lines that a process prints that starts nodes with `born`; they write to the file `output`."""
+    """Return the lines printed by a process that starts nodes with `born`. The nodes write to the file `output`."""
     skip_because(None if sys.platform == "linux" else "on other systems nodes are processes of their own")
     words = [sys.executable, "-c", PARENT + program]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""One log of several processes: no line is torn, none is lost, and each says whose it is."""
+"""One log of several processes: no line is broken or lost, and each has the name of its process."""
 
 from __future__ import annotations
 

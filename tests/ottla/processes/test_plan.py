@@ -1,4 +1,4 @@
-"""The processes of a machine get configurations that are derived from one, and some are refused."""
+"""The processes of a machine get configurations that are derived from one; some configurations are rejected."""
 
 from __future__ import annotations
 

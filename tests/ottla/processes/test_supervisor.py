@@ -24,7 +24,7 @@ from tests.ports import free_ports
 pytestmark = pytest.mark.timeout(180)
 
 TOPIC = "on-both"
-#: It takes half a second; 5 s are promised on a machine that does nothing else.
+#: A restart takes half a second; 5 s are promised on a machine without other work.
 STOP_SECONDS_MAX = 15
 
 
@@ -33,7 +33,7 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        ports = free_ports(11)  # a broker's listener is 10 above that of the one before
+        ports = free_ports(11)  # a broker's listener has a port 10 above that of the broker before
         self.bootstrap = f"127.0.0.1:{ports[0]}"
         self.admin = ports[2]
         self.overrides = [
@@ -161,7 +161,7 @@ def test_a_broker_that_was_killed_starts_again_with_its_data(machine: Machine) -
 
 def test_while_the_controller_starts_again_clients_produce_and_consume(machine: Machine) -> None:
     restarts = 'ottla_process_restarts_total{node_id="1"} 1'
-    machine.children[0].kill()  # the oldest: only a broker has been started again
+    machine.children[0].kill()  # the process has been there longest: only a broker has been started again
     producer = Producer({"bootstrap.servers": machine.bootstrap})
     producer.produce(TOPIC, "record of 0", partition=0)
     assert producer.flush(60) == 0

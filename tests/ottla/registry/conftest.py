@@ -1,4 +1,4 @@
-"""Registries over the node of the command line's tests."""
+"""Registries on the node of the command line's tests."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def registries(cli: Cli) -> Iterator[Registries]:
 
 @pytest.fixture(scope="module")
 def registry(registries: Registries) -> Instance:
-    """One instance for the tests of a module, which take subjects of their own."""
+    """One instance for the tests of a module. Each test uses its own subjects."""
     return registries.at_least(1)[0]

@@ -1,4 +1,4 @@
-"""Instances of the registry, started as a user starts them, and clients that register schemas at any of them."""
+"""Instances of the registry, started as a user does it, and clients that register schemas at any of them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from tests.ottla.conftest import ROOT
 
 NUMBERS = itertools.count()
 STOP_S = 60
-#: A leader is elected, or a schema registered, within this time on a machine that is busy.
+#: Within this time a leader is elected, or a schema registered, on a busy machine.
 WAIT_S_MAX = 90
-#: Of instances whose death is waited for. The brokers must allow it: group.min.session.timeout.ms.
+#: The session of instances that a test kills. The brokers must allow it: group.min.session.timeout.ms.
 SHORT_SESSION_MS = 3_000
-#: Of the others: a pause of a busy machine must not end the session of the leader.
+#: The session of the others: a pause of a busy machine must not end the leader's session.
 SESSION_MS = 30_000
-#: The codes of errors that a client's next attempt may not meet any more begin with it.
+#: Codes of errors that may be gone at a client's next attempt begin with these digits.
 FOR_A_MOMENT = 500
-#: The pause of a client that got no answer, as stock clients make it: six that ask at once again take the cores of an election.
+#: The pause of a client that got no response, as in stock clients: six that retry at once would take the processors from an
+#: election.
 AGAIN_S = 0.1
 
 
@@ -76,7 +77,7 @@ class Registries:
     topic: str = field(default_factory=lambda: f"_schemas-{os.getpid()}-{next(NUMBERS)}")
     started: list[Instance] = field(default_factory=list)
     session_ms: int = SESSION_MS
-    #: What the instances write to standard error, None for the test's.
+    #: The target of the instances' standard error; None means that of the test.
     errors: IO[str] | None = None
 
     @property
@@ -110,13 +111,13 @@ class Registries:
         return self.started[-1]
 
     def at_least(self, count: int) -> list[Instance]:
-        """Start what is missing of so many instances, and return all that run."""
+        """Start the missing ones of this many instances, and return all that run."""
         while len(self.running) < count:
             self.start()
         return self.running
 
     def leader(self) -> tuple[Instance, list[Instance]]:
-        """The instance that leads, and the others: it alone takes a write that must not be forwarded."""
+        """Return the instance that leads, and the others. Only the leader accepts a write that must not be forwarded."""
         until = time.monotonic() + WAIT_S_MAX
         while time.monotonic() < until:
             for one in self.running:
@@ -145,18 +146,21 @@ def _leads(url: str) -> bool:
 
 
 def schema(index: int) -> dict[str, str]:
-    """A schema that no other index has."""
+    """Return a schema that no other index has."""
     return {"schema": json.dumps({"type": "fixed", "name": f"F{index}", "size": index + 1})}
 
 
 class Writers:
-    """Clients that register schemas of their own from a first number on, each at any instance, again until it has an id."""
+    """Clients that register their own schemas, beginning with a first number.
+
+    Each uses any instance, and retries until it has an id.
+    """
 
     def __init__(self, urls: Callable[[], Sequence[str]], clients: int, first: int = 0, end: int = sys.maxsize) -> None:
         self._urls = urls
         self._stopped = threading.Event()
         self._moved = threading.Condition()
-        #: The id of each schema, and when its last attempt without an answer had ended, in ms since the epoch.
+        #: The id of each schema, and when its last attempt without a response ended, in ms since the epoch.
         self.given: dict[int, int] = {}
         self.failed_ms: dict[int, float] = {}
         self.problems: list[str] = []
@@ -168,7 +172,7 @@ class Writers:
             thread.start()
 
     def wait(self, count: int) -> float:
-        """Wait until so many more schemas have an id. Returns the seconds that it took."""
+        """Wait until this many more schemas have an id. Return the seconds that it took."""
         began = time.monotonic()
         with self._moved:
             wanted = len(self.given) + count
@@ -216,7 +220,7 @@ class Writers:
 
 
 def judge(writers: Writers, fresh: Instance, first_id: int = 1) -> list[str]:
-    """Return what is wrong with the ids that were given, as an instance sees them that has only the topic."""
+    """Return what is wrong with the ids, as an instance sees it that has only the topic."""
     problems, ids = list(writers.problems), Counter(writers.given.values())
     if sorted(ids.elements()) != list(range(first_id, first_id + len(writers.given))):
         doubled = sorted(each for each, times in ids.items() if times > 1)

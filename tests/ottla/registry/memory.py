@@ -1,4 +1,4 @@
-"""An instance of the registry in the test's process, whose topic is a list: it leads, and answers over HTTP without a socket."""
+"""An instance of the registry in the test's process, whose topic is a list. It leads, and serves HTTP without a socket."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SELF = Identity("http", "127.0.0.1", 8081)
 
 
 def members(secret: bytes, clock: Clock | None = None) -> Members:
-    """Return the signatures of a secret, whose numbers are other ones in each."""
+    """Return the signatures of a secret. Each such object uses other numbers."""
     return Members(secret, clock or ManualClock(), random.Random())
 
 
 class MemoryLog:
-    """The topic. What is written is there at once."""
+    """The topic. A write is readable at once."""
 
     is_writable = True
     cluster_id = "XYZ"
@@ -72,7 +72,7 @@ class Client:
         self._http = httpx.AsyncClient(transport=transport, base_url="http://registry", headers=headers, timeout=60)
 
     async def ask(self, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
-        """Return the error code, or the status of a good answer, and the JSON. Bytes as a body go as they are."""
+        """Return the error code, or the status of a good response, and the JSON. A body of bytes is sent as it is."""
         raw = {"content": body} if isinstance(body, bytes) else {} if body is None else {"json": body}
         url = httpx.URL("http://registry").copy_with(raw_path=path.encode())
         answer = await self._http.request(method, url, headers={"Content-Type": "application/json"}, **raw)
@@ -84,7 +84,7 @@ class Client:
 async def leader(
     access: Access | None = None, checker: Any = None
 ) -> AsyncIterator[tuple[SchemaRegistry, Application]]:
-    """An instance that leads, with processes that check."""
+    """An instance that leads, with processes that check schemas."""
     log: Any = MemoryLog()
     checker = checker or Checker()
     registry = SchemaRegistry(log, checker, "BACKWARD")

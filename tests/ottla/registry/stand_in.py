@@ -1,4 +1,4 @@
-"""A stand-in for a registry: it answers GET requests from a table, for tests of what is a client of registries."""
+"""A stand-in for a registry: it answers GET requests from a table, for tests of clients of registries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
 
 @contextmanager
 def registry_of(rows: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Serve `rows` by their paths. Yields the address, and the paths that were asked for."""
+    """Serve `rows` by their paths. Yield the address, and the requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Users, their passwords, and what each may do with which subjects."""
+"""Users, their passwords, and the operations that each may do on which subjects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Avro schemas beside Apache Avro 1.12.0 for Java: which it takes, the text that it prints, and which defaults fields may have.
+"""Avro schemas compared with Apache Avro 1.12.0 for Java: which schemas it accepts, the text that it prints, and the defaults
+that fields may have.
 
 `data/avro_texts.json` is what its parser answered with defaults validated: [text, printed or null], and for each type of a field the
 defaults that it takes and those that it refuses.
@@ -23,7 +24,7 @@ TEXT = '{"type":"record","name":"R","fields":[{"name":"a","type":"string","defau
 
 
 def printed(text: str) -> str | None:
-    """Return the text that is kept of a new schema, None if it is refused."""
+    """Return the canonical text of a new schema, or None if it is rejected."""
     try:
         schema = AvroSchema(text, {})
         schema.check()
@@ -55,7 +56,7 @@ def test_a_field_has_the_defaults_that_javas_library_takes(row: list[Any]) -> No
 
 
 def _unions(depth: int) -> str:
-    """Return a schema whose default is compared with three records at each of its levels, and is none of them at the last."""
+    """Return a schema whose default is compared with three records at each level, and fits none of them at the last level."""
     fields = [{"name": "x", "type": ["null", "A", "B", "C"]}]
     records: list[Any] = [{"type": "record", "name": name, "fields": fields} for name in "ABC"]
     default: Any = 5

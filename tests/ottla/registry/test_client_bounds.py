@@ -1,4 +1,4 @@
-"""A client of registries meets one that is wrong, or hostile."""
+"""A client of registries meets a faulty or hostile registry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.ottla.registry.stand_in import registry_of
 
 
 class Endless(dict[str, Any]):
-    """Each version needs the next one: their numbers are made as they are asked for."""
+    """Each version needs the next one. Their numbers are made when they are requested."""
 
     def __init__(self, text: str, width: int = 1) -> None:
         self.text, self.width = text, width
@@ -98,11 +98,11 @@ def test_schemas_are_kept_up_to_a_bound_of_bytes_with_all_that_they_need(monkeyp
             assert made._schemas.bytes <= 100_000
         assert len(asked) == 80 and len(made._schemas) == 4
         made.schema(36)
-        made.schema(99)  # larger than the bound: it is not kept, and takes no room
+        made.schema(99)  # it is larger than the bound, so it is not cached, and takes no room
         made.schema(99)
         assert len(asked) == 82 and len(made._schemas) == 4
         made.schema(0)
-        made.schema(36)  # it was used, and 37 went
+        made.schema(36)  # it was used recently, so 37 was dropped
         assert len(asked) == 84
         made.schema(37)
         assert len(asked) == 86

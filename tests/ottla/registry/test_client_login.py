@@ -1,4 +1,4 @@
-"""The login of a client of registries: it may stand in a file, and goes to no address that a registry names."""
+"""The login of a client of registries: it may be in a file, and is never sent to an address that a registry names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.registry.client import RegistryClient, RegistryFailed
 
 @contextmanager
 def server(location: str | None) -> Iterator[tuple[str, list[str | None]]]:
-    """A registry that sends clients elsewhere, or has no subjects, and the Authorization headers that it got."""
+    """A registry that redirects clients, or has no subjects, and the Authorization headers that it got."""
     got: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):

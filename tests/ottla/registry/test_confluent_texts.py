@@ -49,14 +49,14 @@ extend google.protobuf.FieldOptions { optional Rules rules = 1071; }
 
 
 def test_paths_into_one_custom_option_are_one_message_also_where_another_file_defines_it() -> None:
-    """Confluent's registry prints a list there, which protoc refuses for a field that is not repeated."""
+    """Confluent's registry prints a list there, which protoc rejects for a field that is not repeated."""
     text = 'syntax = "proto3"; import "v.proto"; message M { string a = 1 [(v.rules).text.min = 1, (v.rules).text.max = 2]; }'
     normal = parse("PROTOBUF", text, {"v.proto": RULES}).normalized()
     assert "(v.rules) = {\n    text: {\n      max: 2,\n      min: 1\n    }\n  }" in normal
 
 
 def test_an_import_that_is_not_there_is_taken_where_no_type_of_it_is_named() -> None:
-    """Its custom options are in the text only, so that their file need not be registered."""
+    """Its custom options stay in the text only, so that their file need not be registered."""
     text = 'syntax = "proto3"; import public "gone.proto"; import "google/protobuf/any.proto"; import public "gone2.proto"; '
     text += "message M { google.protobuf.Any a = 1 [(gone.rule).len = 3]; }"
     schema = parse("PROTOBUF", text, {})

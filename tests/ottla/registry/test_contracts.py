@@ -1,4 +1,4 @@
-"""Metadata and rule sets: a new version has those of the one before and of the configuration, as in Confluent's registry."""
+"""Metadata and rule sets: a new version gets those of the former one and of the configuration, as in Confluent's registry."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ INT, LONG, STRING = (Asked(f'"{name}"', "AVRO", ()) for name in ("int", "long", 
 
 
 class Book:
-    """A state, and the records that made it."""
+    """A state, and the records from which it was replayed."""
 
     def __init__(self) -> None:
         self.state = RegistryState()
@@ -104,7 +104,7 @@ def test_soft_deletion_hides_versions_and_keeps_ids_readable(book: Book) -> None
     assert book.take(decisions.delete_subject(book.state, "a", permanent=False)) == [1]
     with rejected(40404):
         decisions.delete_subject(book.state, "a", permanent=False)
-    # Of a subject that is deleted as a whole: its versions are known, and the latest one is none of them.
+    # For a subject that is deleted as a whole: its versions are known, but none of them is the latest one.
     with rejected(40406):
         decisions.delete_version(book.state, "a", 1, permanent=False)
     for number, permanent in ((-1, False), (-1, True), (7, False)):
@@ -114,7 +114,7 @@ def test_soft_deletion_hides_versions_and_keeps_ids_readable(book: Book) -> None
         decisions.delete_version(book.state, "b", 1, permanent=False)
     assert book.state.subjects() == []
     assert book.state.subjects(deleted=True) == ["a"]
-    # The same schema comes back with its id under a new version, and the deleted version gives way.
+    # The same schema returns with its id under a new version, which replaces the deleted one.
     assert book.register("a", INT) == (1, 3)
     assert [row.version for row in book.state.versions("a", deleted=True)] == [2, 3]
 
@@ -132,12 +132,14 @@ def test_hard_deletion_comes_after_soft_deletion_and_forgets_the_id(book: Book) 
     assert book.state.configs == {}
     with rejected(40401):
         decisions.delete_subject(book.state, "a", permanent=True)
-    # No id is given a second time.
+    # No id is given out a second time.
     assert book.register("b", LONG) == (2, 1)
 
 
 def test_an_id_is_not_given_again_after_compaction_has_taken_its_schema(book: Book) -> None:
-    """The instances of then are gone, and a new one has the topic alone: messages with the old id would be read by another schema."""
+    """The former instances are gone, and a new one has only the topic: messages with the old id would be read with another
+    schema.
+    """
     book.register("a", INT)
     book.register(":.c:a", LONG)
     book.take(decisions.delete_subject(book.state, "a", permanent=False))
@@ -150,7 +152,7 @@ def test_an_id_is_not_given_again_after_compaction_has_taken_its_schema(book: Bo
     assert compacted.state.unreadable == 0
     assert compacted.register("b", LONG) == (2, 1)
     assert compacted.register(":.c:b", INT) == (2, 1)
-    # A leader's NOOP takes the place of the one before it in the compacted topic.
+    # In the compacted topic a leader's NOOP replaces the one before it.
     assert records.noop_record(compacted.state.greatest_ids())[1] == b'{"greatestIds":{".":2,".c":2}}'
     for value in (b"[]", b"{}", b'{"greatestIds":{".":"x"}}', b'{"greatestIds":[1]}'):
         compacted.state.replay(b'{"keytype":"NOOP","magic":0}', value)
@@ -167,7 +169,7 @@ def test_what_is_referred_to_is_not_deleted(book: Book) -> None:
             decisions.delete_subject(book.state, "inner", permanent=permanent)
     book.take(decisions.delete_subject(book.state, "outer", permanent=False))
     book.take(decisions.delete_subject(book.state, "inner", permanent=False))
-    # The deleted referrer may come back.
+    # The deleted referrer may be registered again.
     with rejected(42206):
         decisions.delete_version(book.state, "inner", 1, permanent=True)
 
@@ -176,7 +178,7 @@ def test_references_that_are_missing_or_go_round_in_a_circle_are_rejected(book: 
     body = {"schema": '"x"', "references": [{"name": "x", "subject": "none", "version": 1}]}
     with rejected(42201):
         Needs(book.state).of("a", asked_from(body).references)
-    # No request makes a circle, because a version is written after what it refers to. A topic may have one.
+    # No request makes a circle, because a version is written after those it refers to. But a topic may have one.
     for subject, target in (("a", "b"), ("b", "a")):
         value = {
             "subject": subject,

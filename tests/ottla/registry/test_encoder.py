@@ -1,4 +1,4 @@
-"""JSON by a registry's schema: what is encoded is decoded as it was, and what does not fit is refused with its place."""
+"""JSON encoded by a registry's schema decodes to the same JSON, and a value that does not fit is rejected with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A property of all paths that name a subject: leader and follower answer alike, about the subject that was meant and no other."""
+"""A property of all paths that name a subject: leader and follower respond in the same way, about the intended subject and no
+other.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ from ottla.registry.rest.app import PATHS, Application
 from ottla.registry.rest.paths import PathTarget
 from tests.ottla.registry.memory import Client, leader
 
-#: What names of topics, records (of Avro, Protobuf, and titles of JSON Schema), contexts and escaping mistakes are made of.
+#: The parts of names of topics, records (of Avro, Protobuf, and titles of JSON Schema), contexts and escaping mistakes.
 PARTS = ["orders", "A9", "-value", "-key", ".", "..", "_", "/", "//", "%", "%2F", "%25", "%41", "%zz", "?", "#", ";", "&", "=",
          "+", " ", ":", "\\", "[", "]", "{", "}", "'", '"', "<", ">", "|", "^", "`", "~", "!", "*", "(", ")", "@", "$", ",",
          "ä", "값", "😀", "e\u0301", "\u202e", "versions", "latest", "1", "subjects", "shop.Order", ".shop.Order"]  # fmt: skip
 NAMES = 24
 SCHEMA = {"schema": '"int"'}
-#: The body of each path that has one, by what its handler takes. Paths without an entry are sent none.
+#: The body for each path that has one, as its handler expects it. Requests for other paths have none.
 BODIES = {
     ("POST", "/subjects/{subject}"): SCHEMA,
     ("POST", "/subjects/{subject}/versions"): SCHEMA,
@@ -37,7 +39,7 @@ BODIES = {
     ("PUT", "/config/{subject}"): {"compatibility": "NONE"},
     ("PUT", "/mode/{subject}"): {"mode": "READWRITE"},
 }
-#: What takes away what others need comes after them.
+#: Requests that remove what others need come after these.
 ORDER = ["POST /subjects/{subject}/versions", "PUT", "GET", "POST", "DELETE /config", "DELETE /mode"]
 LAST = ["DELETE /subjects/{subject}/versions/{version}", "DELETE /subjects/{subject}"]
 
@@ -66,7 +68,7 @@ def rows() -> list[tuple[str, str]]:
 
 @asynccontextmanager
 async def two() -> AsyncIterator[list[Client]]:
-    """Clients of a leader that listens, and of an instance that forwards to it: both have one log."""
+    """Clients of a leader that listens, and of an instance that forwards to it. Both have the same log."""
     async with leader() as (registry, application):
         listening = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(application, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
@@ -82,7 +84,7 @@ async def two() -> AsyncIterator[list[Client]]:
 
 
 async def check(seed: int) -> None:
-    """Send each request about each name to one of the instances, and compare what both then know."""
+    """Send each request about each name to one of the instances, and compare what both know afterwards."""
     async with two() as clients:
         turns = itertools.cycle(clients)
         known: set[str] = set()
@@ -120,7 +122,7 @@ def escaped_again(scope: Any) -> str:
     return urllib.parse.quote(urllib.parse.unquote(scope["raw_path"].decode()), safe="/%:")
 
 
-#: Mistakes that were made, or nearly: where, and what stands there in place of what is right.
+#: Mistakes that were made, or nearly made: the place, and the wrong code in place of the right one.
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a path is split after it is unescaped": (app, "target_of", split_after_unescaping),
     "a forwarded path is unescaped and put together again": (forwarding, "target_of", escaped_again),

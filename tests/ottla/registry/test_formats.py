@@ -1,4 +1,4 @@
-"""The text that is kept of a schema, its normalized form, and what is no schema."""
+"""The canonical text of a schema, its normalized form, and texts that are no schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A write that goes on to the leader, over leaders that answer only a part of it, or nothing while another instance leads."""
+"""A write that is forwarded to the leader, with leaders that respond only in part, or not at all while another instance leads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Log:
-    """A log that is read as far as one asks."""
+    """A log in which a reader is always at the requested place."""
 
     synced: LogPlace | None = None
 
@@ -42,7 +42,7 @@ class Log:
 async def follower(
     answer: Serve, link: Link = NO_LINK, access: Access | None = None
 ) -> AsyncIterator[tuple[Any, SchemaRegistry, httpx.AsyncClient]]:
-    """An instance whose leader is a server that does what `answer` does: its log, itself, and a client of it."""
+    """An instance whose leader is a server that behaves as `answer` says: its log, itself, and a client of it."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     log: Any = Log()
     checker: Any = None
@@ -144,7 +144,7 @@ async def test_a_signed_request_is_taken_once_as_it_was_signed_and_by_those_who_
             ):
                 refused = await client.post(path, content=body, headers={SIGNED: header})
                 assert refused.status_code == 401, header
-            # The permissions are the user's.
+            # The user's permissions apply.
             other = "/subjects/t/versions"
             denied = await client.post(other, content=body, headers={SIGNED: signed(target=other)})
             assert (denied.status_code, ANSWERED in denied.headers) == (403, True)

@@ -1,4 +1,6 @@
-"""Values and schemas that would end a reader, or keep it for ever: they cost a process at most, and the values around them are decoded."""
+"""Values and schemas that would crash a reader, or occupy it for ever: at most one process dies, and the values around them are
+decoded.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ async def test_a_process_is_kept_from_one_question_to_the_next() -> None:
 
 
 async def test_a_schema_that_ends_its_process_is_the_one_that_is_named() -> None:
-    """A chain of records has no depth of text, and ends fastavro's parser or its reader."""
+    """A chain of records has no depth in its text, but crashes fastavro's parser or its reader."""
     names = [{"type": "record", "name": "R0", "fields": []}] + [
         {"type": "record", "name": f"R{n}", "fields": [{"name": "f", "type": f"R{n - 1}"}]} for n in range(1, 20_000)
     ]
@@ -140,7 +142,7 @@ async def test_a_schema_that_ends_its_process_is_the_one_that_is_named() -> None
 
 @pytest.mark.chaos
 async def test_a_schema_that_ends_its_process_behind_a_good_value_is_asked_once() -> None:
-    """The values before it were asked again with it, and so for ever."""
+    """The values before it were sent again together with it, and so on for ever."""
     names = [{"type": "record", "name": "R0", "fields": []}] + [
         {"type": "record", "name": f"R{n}", "fields": [{"name": "f", "type": f"R{n - 1}"}]} for n in range(1, 150_000)
     ]

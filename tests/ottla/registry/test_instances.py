@@ -1,4 +1,4 @@
-"""Several instances: one leads, the others forward to it, and the death of the leader loses and repeats no id."""
+"""Several instances: one leads, the others forward to it, and no id is lost or repeated when the leader dies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.ottla.conftest import Cli
 from tests.ottla.registry.instances import SHORT_SESSION_MS, Instance, Registries, Writers, judge, schema
 from tests.ottla.registry.memory import members
 
-#: Schemas of each test that shares the instances begin at a number of its own.
+#: Each test that shares the instances has its own range of schema numbers.
 SCHEMAS, FORWARDED, FENCED, DEATH = 40, 0, 100, 200
 
 
@@ -43,14 +43,14 @@ def test_what_an_instance_forwards_it_can_read_at_once(registries: Registries) -
 
 @pytest.fixture(scope="module")
 def mortal(cli: Cli) -> Iterator[Registries]:
-    """Instances that are missed soon."""
+    """Instances whose absence is noticed soon."""
     made = Registries(cli.bootstrap, session_ms=SHORT_SESSION_MS)
     yield made
     made.stop()
 
 
 def test_a_leader_that_another_followed_cannot_write(mortal: Registries) -> None:
-    """A leader that was stopped for longer than its session goes on with a client's write: the partition rejects it."""
+    """A leader that was stopped for longer than its session continues with a client's write, and the partition rejects it."""
     mortal.at_least(2)
     leader, (other, *_) = mortal.leader()
     first = newest_id(leader) + 1
@@ -165,7 +165,7 @@ def test_the_eligible_instance_with_the_smallest_address_leads_unless_one_leads_
     assert assign({"x": Identity("http", "h", 2, leads=True), "y": a})["master"] == "x"
     assert assign({"x": Identity("http", "h", 1, eligible=False), "y": c})["master"] == "y"
     assert "master" not in assign({"x": Identity("http", "h", 1, eligible=False)})
-    # One address twice is an error of the one that does not lead, and not of all.
+    # If two instances have the same address, only the one that does not lead has an error.
     assert assign({"x": a, "y": a}) == assign({"x": a}) | {"master": "x"}
     data = json.dumps(assign({"x": a})).encode()
     assert assigned_from(data) == ("x", a)

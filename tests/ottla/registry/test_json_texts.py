@@ -1,4 +1,5 @@
-"""JSON schemas beside the libraries of Confluent's registry: which are taken, the text that is kept, and their regular expressions.
+"""JSON schemas compared with the libraries of Confluent's registry: which schemas they accept, the canonical text, and regular
+expressions.
 
 `data/json_texts.json` is what everit-json-schema 1.14.6 (drafts 4 to 7) and json-sKema 0.23.0 (2020-12) answered, and what Jackson
 2.18.2 printed with the settings of Confluent's registry: [text, printed or null], and [regular expression, whether Java takes it].
@@ -20,7 +21,7 @@ from ottla.registry.formats.parsed import InvalidSchema
 from tests.ottla.registry.memory import Client, leader
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "json_texts.json").read_text())
-#: Valid in ECMA-262's dialect, and in Java's not.
+#: These are valid in ECMA-262's dialect, but not in Java's.
 ECMA = {
     "a{", "a{,3}", "{", "[^]", "[]", "\\k<x>", "\\p{Letter}", "\\p{Nope}", "\\u{e9}", "\\x4", "\\y", "[a-\\d]", "a{99999999999}",
 }  # fmt: skip

@@ -1,8 +1,9 @@
-"""The registry takes what it prints again: random schemas and recorded ones, as kept, normalized, referred to, and replayed.
+"""The registry accepts its own texts again: those of random and of recorded schemas, canonical, normalized, referred to, and
+replayed.
 
-Of each schema the kept text and the normalized one are accepted by the registry's own check, are printed as themselves, get the id that
-they have already, and are compatible with it. A schema that refers to them is found by its references and with their definitions inside. A fresh state that
-replays the records says the same.
+The canonical and the normalized text of each schema are accepted by the registry's own check, are printed unchanged, get the
+same id again, and are compatible with the schema. A schema that refers to them is found by its references, and also with their
+definitions inside. A fresh state that replays the records gives the same results.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ values = st.recursive(
 
 
 class Avro:
-    """Draws one schema of Avro, whose names are each defined once."""
+    """Draws one Avro schema. Each of its names is defined once."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -112,7 +113,7 @@ class Avro:
                 row |= self._draw(st.sampled_from([{}, {"default": default}]))
                 made["fields"].append(row)
                 value[row["name"]] = default
-        if inner:  # a name without a namespace is another one within
+        if inner:  # a name without a namespace means another one inside
             self._defined.append((full, value))
         return made, value
 
@@ -168,7 +169,7 @@ class Subjects:
 def kept(
     kind: str, text: str, needed: Mapping[str, str] | None = None, *, normalize: bool = False, form: str = ""
 ) -> str:
-    """Return what the registry keeps of a new schema, as its checking process answers."""
+    """Return the canonical text of a new schema, as the registry's checking process computes it."""
     request = {
         "kind": kind,
         "text": text,
@@ -183,7 +184,7 @@ def kept(
 
 
 def check(kind: str, text: str) -> None:
-    """Check all that the first lines of this file say about one schema."""
+    """Check all statements at the top of this file about one schema."""
     book = Subjects()
     for subject, made in (("kept", kept(kind, text)), ("normal", kept(kind, text, normalize=True))):
         schema_id = book.register(subject, Asked(made, kind, ()))
@@ -224,7 +225,7 @@ def meaning(kind: str, text: str) -> Any:
 
 
 def _check_referrer(book: Subjects, kind: str, subject: str, text: str) -> None:
-    """Check a schema that refers to one that is registered."""
+    """Check a schema that refers to a registered one."""
     if kind == "JSON":
         name, outer = "other.json", '{"properties":{"a":{"$ref":"other.json"}}}'
     else:

@@ -1,4 +1,4 @@
-"""The topic of a registry that was made a moment ago: a broker may not know it yet."""
+"""The log of a registry: its topic may have been created a moment ago, so that a broker does not know it yet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.sim.mirror_model import Entry, Log, ModelCluster
 
 
 class LateBroker:
-    """Answers UNKNOWN_TOPIC_OR_PARTITION at first, as a broker does to which the metadata comes late."""
+    """Answers UNKNOWN_TOPIC_OR_PARTITION at first, as a broker that gets the metadata late."""
 
     def __init__(self, misses: int) -> None:
         self.misses, self.brokers, self.asked = misses, {1: None}, 0
@@ -54,7 +54,7 @@ def _created(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_registry_waits_until_both_of_its_brokers_know_the_new_topic() -> None:
-    """The command `ottla dev --registry` ended with UNKNOWN_TOPIC_OR_PARTITION on a machine that was slow."""
+    """On a slow machine the command `ottla dev --registry` ended with UNKNOWN_TOPIC_OR_PARTITION."""
     reading, writing = LateBroker(3), LateBroker(2)
     await SchemaLog(cast("Any", reading), cast("Any", writing), "_schemas", "fence")._create()
     assert (reading.asked, writing.asked) == (4, 3)
@@ -83,7 +83,7 @@ class Model:
         return self.cluster.topics["_schemas"].logs[0]
 
     def write(self, *names: str) -> None:
-        """Append a mode of the subject of each name, in a batch of its own."""
+        """Append a mode for the subject of each name, each in its own batch."""
         for name in names:
             key, value = subject_record("MODE", name, {"mode": "READONLY"})
             self.kept.append(build_batch([(key, value, 1)]), 1)
@@ -92,7 +92,7 @@ class Model:
         self.tasks.append(asyncio.create_task(self.log.follow()))
 
     async def modes(self) -> set[str]:
-        """The subjects that a write sees."""
+        """Return the subjects that a write sees."""
         await self.log.sync()
         return set(self.log.state.modes)
 
@@ -118,7 +118,7 @@ def on_model(test: Callable[[Model], Awaitable[None]]) -> None:
 def test_a_log_that_an_unclean_election_has_cut_is_read_again_and_a_write_sees_no_ghost(
     more: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log ends before what was read, exactly there, or behind it: offsets alone do not show the last two."""
+    """The log ends before the position, exactly at it, or behind it: offsets alone do not show the last two cases."""
 
     async def test(model: Model) -> None:
         model.write("a", "b", "lost", "lost too")
@@ -140,7 +140,7 @@ def test_a_log_that_an_unclean_election_has_cut_is_read_again_and_a_write_sees_n
 
 
 def test_a_leader_takes_the_lead_again_in_a_log_that_was_cut() -> None:
-    """The partition may have lost the batch by which it knew the producer epoch, too."""
+    """The partition may also have lost the batch by which it knew the producer epoch."""
 
     async def test(model: Model) -> None:
         model.write("a", "lost")
@@ -184,12 +184,12 @@ def test_a_write_into_a_log_that_is_cut_meanwhile_fails() -> None:
 
 
 def test_the_last_noop_has_the_ids_that_the_leader_before_has_given_last() -> None:
-    """Compaction leaves nothing else of an id whose schema was deleted for good."""
+    """After compaction this is all that is left of an id whose schema was permanently deleted."""
 
     async def test(model: Model) -> None:
         await model.log.start()
         await model.follow()
-        await asyncio.sleep(0.1)  # the reader waits for news, which it has only after the leader has begun
+        await asyncio.sleep(0.1)  # the reader waits for new records, which come only after the leader has begun
         key, value = noop_record({".": 9})
         model.kept.append(build_batch([(key, value, 1)]), 1)
         await model.log.lead()
@@ -203,7 +203,10 @@ def test_the_last_noop_has_the_ids_that_the_leader_before_has_given_last() -> No
 
 @pytest.mark.parametrize("said", ["Error while writing to the Kafka store", "timed out"])
 def test_a_leader_that_cannot_take_the_lead_says_so_to_the_client(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write takes the lead where a topic was created again: it ended with status 500, or waited as long as there was no coordinator."""
+    """A write takes the next epoch if the topic was created again.
+
+    It ended with status 500, or waited as long as there was no coordinator.
+    """
 
     async def test(model: Model) -> None:
         await model.log.start()
@@ -237,7 +240,7 @@ def test_a_leader_that_changed_without_a_loss_changes_nothing(caplog: pytest.Log
 
 
 def damage(model: Model, at: int) -> Entry:
-    """Change a byte of a value: the CRC of the batch is wrong, and its records can be decoded."""
+    """Change a byte of a value: the CRC of the batch is wrong, but its records can be decoded."""
     entry = model.kept.entries[at]
     changed = bytearray(entry.data)
     changed[changed.index(b"READONLY")] = ord("W")
@@ -259,7 +262,7 @@ def test_a_batch_with_a_wrong_crc_is_not_taken_in_and_nothing_is_written_until_i
             with pytest.raises(RegistryError, match="_schemas cannot be read at offset 2: CORRUPT_MESSAGE"):
                 await model.log.sync()
         assert set(model.log.state.modes) == {"a", "b"}
-        entry.data = whole  # another replica leads, whose disk is well
+        entry.data = whole  # another replica leads, whose disk is undamaged
         async with asyncio.timeout(30):
             async with model.log._moved:
                 await model.log._moved.wait_for(lambda: len(model.log.state.modes) == 4)
@@ -281,7 +284,7 @@ def test_a_registry_does_not_start_with_a_log_that_cannot_be_read() -> None:
 
 
 def test_records_that_cannot_be_parsed_are_passed_over_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """Confluent's registry passes over them too, and logs them."""
+    """Confluent's registry skips these records too, and logs them."""
     others = [b"", b"no JSON", b"[]", b"{}", b'{"keytype": "MODE", "subject": [1]}', b'{"keytype": "SCHEMA"}']
 
     async def test(model: Model) -> None:

@@ -88,7 +88,7 @@ async def test_no_id_and_no_version_is_given_beyond_int32() -> None:
         assert (await ask("POST", "/subjects/a/versions", last))[0] == 200
         code, answer = await ask("POST", "/subjects/b/versions", {"schema": '"int"'})
         assert (code, "no id is left" in answer["message"]) == (42205, True)
-        # What has an id already needs none.
+        # A schema with an id already needs no new one.
         assert (await ask("POST", "/subjects/b/versions", {"schema": '"bytes"'}))[1]["id"] == 2**31 - 1
         await ask("DELETE", "/mode/a")
         await ask("PUT", "/config/a", {"compatibility": "NONE"})

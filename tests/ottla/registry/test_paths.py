@@ -1,4 +1,4 @@
-"""Names of subjects in paths: each that a serializer can make is the same subject at every instance."""
+"""Names of subjects in paths: each name that a serializer can make means the same subject at every instance."""
 
 from __future__ import annotations
 

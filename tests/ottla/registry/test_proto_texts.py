@@ -1,6 +1,7 @@
-"""Protobuf's texts: what protoc makes of them, and that a schema is kept as what was sent.
+"""Protobuf's texts: the descriptors that protoc makes of them, and that a stored schema means the same as the sent one.
 
-`data/protoc.json` has texts with one odd feature each, and what protoc 31 gave for them: a descriptor, or none where it refuses the text.
+`data/protoc.json` has texts with one odd feature each, and protoc 31's result for it: a descriptor, or none if it rejects the
+text.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.effort import seeds
 
 TEXTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data/protoc.json").read_text())
 VALID = [row for row in TEXTS if row["descriptor"]]
-#: protoc leaves options of a range of extensions out of what it writes (RETENTION_SOURCE).
+#: protoc leaves out the options of a range of extensions (RETENTION_SOURCE).
 NOT_WRITTEN = ("extension-declaration", "ext-range-options", "ext-decl-ok")
 
 
@@ -40,7 +41,9 @@ def by_name(row: dict[str, Any]) -> str:
 
 
 def without_custom(made: Any) -> Any:
-    """A descriptor without what this registry does not resolve: options of extensions, and names in JSON that are the default."""
+    """Return a descriptor without the parts that this registry does not resolve: options of extensions, and default names in
+    JSON.
+    """
     for field, value in list(made.ListFields()):
         if field.name in ("json_name", "source_code_info"):
             made.ClearField(field.name)
@@ -80,7 +83,9 @@ def test_a_text_that_protoc_refuses_is_refused(row: dict[str, Any]) -> None:
 
 
 def check_kept(text: str, needed: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Check that the printed text is accepted, means the same, prints the same, and is the same schema of the registry."""
+    """Check that the printed text is accepted, has the same meaning, is printed unchanged, and is the same schema of the
+    registry.
+    """
     schema = ProtobufSchema(text, needed)
     schema.check()
     made = schema.descriptor()
@@ -122,7 +127,7 @@ def test_the_files_of_google_apis_are_kept_as_what_they_are() -> None:
 
 
 def imported(root: Path, text: str) -> dict[str, str]:
-    """Return the files of these folders that a file needs, each after what it needs."""
+    """Return the files of these folders that a file needs, each after those that it needs itself."""
     found: dict[str, str] = {}
     for name in parse_proto(text).imports:
         if (root / name).exists():
@@ -139,7 +144,7 @@ NUMBERS = st.sampled_from(["0", "7", "017", "0x1F", "2147483647"])
 
 
 def literal(text: str) -> str:
-    """The text as literals of both quotes that stand one after the other."""
+    """Return the text as consecutive literals with both kinds of quotes."""
     escaped = "".join(
         f"\\{byte:03o}" if byte < 32 or byte > 126 or chr(byte) in "\"'\\" else chr(byte) for byte in text.encode()
     )
@@ -148,7 +153,7 @@ def literal(text: str) -> str:
 
 @st.composite
 def files(draw: st.DrawFn) -> str:
-    """A proto2 file whose declarations are nested as the grammar allows, with blanks and comments between all words."""
+    """A proto2 file whose declarations are nested in all ways of the grammar, with blanks and comments between all words."""
     numbers = iter(range(1, 10_000))
 
     def tag() -> str:

@@ -1,4 +1,4 @@
-"""The topic of the schemas is deleted and created again under running instances: a name that has another id."""
+"""The topic of the schemas is deleted and created again while instances run: the name then has another id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, Cli
 from tests.ottla.registry.instances import WAIT_S_MAX, Instance, Registries, Writers, schema
 
-#: Of the topics in their order: a shorter one follows, and a longer one.
+#: The numbers of schemas of the topics in their order: a shorter topic follows, and then a longer one.
 FIRST, LONGER = 5, 40
 
 
@@ -29,7 +29,7 @@ def two(cli: Cli, tmp_path: Path) -> Iterator[Registries]:
 
 
 def recreate(registries: Registries, rows: range = range(0)) -> None:
-    """Delete the topic and create it again; then it has a schema of each number, whose id is one more."""
+    """Delete the topic and create it again. Then it has a schema of each number, with an id one higher than before."""
     admin = AdminClient({"bootstrap.servers": registries.bootstrap})
     admin.delete_topics([registries.topic])[registries.topic].result(COMMAND_SECONDS_MAX)
     made = NewTopic(registries.topic, 1, config={"cleanup.policy": "compact"})
@@ -43,7 +43,7 @@ def recreate(registries: Registries, rows: range = range(0)) -> None:
 
 
 def wait_for(instance: Instance, subjects: set[str]) -> None:
-    """Reads answer from what the instance has read: it looks a topic up every few seconds."""
+    """Reads are answered from the instance's state; it looks the topic up only every few seconds."""
     until = time.monotonic() + WAIT_S_MAX
     while (found := set(instance.client.subjects())) != subjects:
         assert time.monotonic() < until, found
@@ -59,7 +59,7 @@ def test_each_instance_has_the_records_of_the_new_topic_and_none_of_the_old_one(
     assert [register(leader, number)["id"] for number in range(FIRST)] == list(range(1, FIRST + 1))
     wait_for(other, {f"s{number}" for number in range(FIRST)})
     recreate(two)
-    # No id is one after those of the deleted topic: the first write waits until the new one is read.
+    # No new id follows those of the deleted topic: the first write waits until the new topic has been read.
     assert register(leader, 100)["id"] == 1
     assert register(other, 101)["id"] == 2
     assert set(other.client.subjects()) == {"s100", "s101"}

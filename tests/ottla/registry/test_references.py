@@ -1,4 +1,4 @@
-"""References of schemas: what a question walks, what it may read on the way, and what "the latest" means when it is written."""
+"""References of schemas: what a request visits, what it may read on the way, and what "latest" means when a schema is written."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_the_latest_version_is_the_one_there_is_when_the_reference_is_writ
         await ask("POST", "/subjects/t/versions", {"schema": json.dumps(GROWN)})
         assert await ask("GET", "/subjects/u/versions/1?format=resolved") == before
         assert (await ask("DELETE", "/subjects/t/versions/1"))[0] == 42206
-        # It is another schema by now, and compatible.
+        # It is another schema now, and a compatible one.
         assert (await ask("POST", "/subjects/u", body))[0] == 40403
         assert (await ask("POST", "/compatibility/subjects/u/versions/latest", body))[1] == {"is_compatible": True}
         assert (await ask("POST", "/subjects/u/versions", body))[1]["version"] == 2

@@ -1,4 +1,4 @@
-"""The REST API over a real node: paths, parameters, answers and error codes."""
+"""The REST API with a real node: paths, parameters, responses and error codes."""
 
 from __future__ import annotations
 

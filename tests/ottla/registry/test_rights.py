@@ -1,4 +1,4 @@
-"""A user without rights sees and changes nothing else: all rows of the table of paths, and all fields that name a subject."""
+"""A user without permissions sees and changes nothing else: all rows of the table of paths, and all fields that name a subject."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ OVER_BRIDGE = [{"name": "Bridge", "subject": "alice-bridge", "version": 1}]
 HIDDEN = ("secret", "credit_card", ".vault")
 DENIED, NOWHERE = {40301}, {404, 40401, 40402, 40403}
 OPEN = {200}
-#: What a request of alice is answered: with the path's subject secret-value, or the id and GUID of its schema. A path without a
-#: subject may be open, and then shows nothing of it.
+#: The response to each request of alice, with the subject secret-value in the path, or the id and GUID of its schema. A path
+#: without a subject may be open, but then shows nothing about this one.
 EXPECTED = {
     "GET /": OPEN,
     "POST /": OPEN,
@@ -89,7 +89,7 @@ async def test_each_path_hides_what_the_user_may_not_read(users: dict[str, Clien
         body = {"schema": '"int"', "compatibility": "NONE", "mode": "READWRITE"}
         code, answer = await users["alice"].ask(row.method, row.path.format(**named), body)
         assert code in EXPECTED[name], name
-        # The schema that she may read refers to the secret one by its name.
+        # The schema that she may read refers by name to the secret one.
         assert code != 200 or shown(answer) == (["secret"] if row.path == "/schemas" else []), name
     assert (await users["admin"].ask("GET", "/subjects/secret-value/versions"))[1] == [1]
 
@@ -110,7 +110,7 @@ async def test_references_of_a_request_need_read(
     missing_code, missing = await alice.ask("POST", path, other)
     assert code == missing_code and code in (42201, 200)
     text = json.dumps(missing).replace("nothing", "secret-value")
-    # The version that stands in the bridge is its own.
+    # The version in the bridge is its own.
     assert json.dumps(answer) in (text, text.replace("version -1", "version 1"))
     assert (await users["admin"].ask("GET", "/subjects/secret-value/versions/1/referencedby"))[1] == [2]
 

@@ -1,4 +1,6 @@
-"""confluent-kafka's serializers and deserializers of the three formats work over the registry, and `ottla consume` reads their values."""
+"""confluent-kafka's serializers and deserializers of the three formats work with the registry, and `ottla consume` reads their
+values.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def order_class() -> Any:
 
 
 def consumed(cli: Cli, registry: Instance, topic: str, *values: bytes) -> list[object]:
-    """Return the lines that `ottla consume --registry` prints of values that a stock producer wrote."""
+    """Return the lines that `ottla consume --registry` prints for values that a stock producer wrote."""
     producer = Producer({"bootstrap.servers": cli.bootstrap})
     for value in values:
         producer.produce(topic, value)

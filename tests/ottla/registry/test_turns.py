@@ -17,7 +17,7 @@ SLOW, QUICK = '"bytes"', '"int"'
 
 
 class Gate:
-    """A place in the code that each who comes waits at, in the order of coming."""
+    """A place in the code where each caller waits, in the order of arrival."""
 
     def __init__(self) -> None:
         self.inside: list[str] = []
@@ -49,7 +49,7 @@ async def test_one_party_has_one_place_and_the_others_need_not_wait_for_it() -> 
     await settle()
     gate.open.set()
     await asyncio.gather(*tasks)
-    # The third party comes after one turn of the first, and not after all of them.
+    # The third party gets its turn after one turn of the first, and not after all of them.
     assert gate.order.index("c") <= 3
 
 
@@ -71,7 +71,10 @@ async def test_one_party_of_which_too_many_wait_is_rejected_and_the_others_are_n
 
 
 async def test_who_has_a_place_and_who_waits_for_it_give_up_in_the_same_moment() -> None:
-    """The requests of a client that has gone give up so. One of them ended with InvalidStateError, and its place was lost."""
+    """Requests of a client that has disconnected are cancelled in this way.
+
+    One of them ended with InvalidStateError, and its place was lost.
+    """
     made, gate = Turns(1), Gate()
     tasks = [asyncio.create_task(gate.enter(made, "a")) for _ in range(3)]
     await settle()
@@ -100,7 +103,7 @@ async def test_who_gives_up_leaves_its_place_to_the_next() -> None:
 
 
 class SlowChecker(Checker):
-    """Checks of the text SLOW wait until they are let go."""
+    """Checks of the text SLOW wait until they are released."""
 
     def __init__(self) -> None:
         super().__init__()

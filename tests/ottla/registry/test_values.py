@@ -1,4 +1,4 @@
-"""Values in the wire format are decoded by the schemas of a registry, which is asked once for each."""
+"""Values in the wire format are decoded by the schemas of a registry. Each schema is requested once."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ MAP_AND_MESSAGES = (
     'syntax = "proto3"; package shop; '
     "message Order { message Line { string sku = 1; } map<string, int32> stock = 1; message Note { int32 n = 1; } }"
 )
-#: A message of shop.Order, a value of it, and its place where maps count as messages and where they do not.
+#: A message of shop.Order, a value of it, and its index if maps count as messages and if they do not.
 PLACES = [("Line", b"\x0a\x03tea", {"sku": "tea"}, 0, 0), ("Note", b"\x08\x07", {"n": 7}, 2, 1)]
 
 
@@ -92,7 +92,7 @@ PLACES = [("Line", b"\x0a\x03tea", {"sku": "tea"}, 0, 0), ("Note", b"\x08\x07", 
 def test_places_count_the_entries_of_maps_where_a_descriptor_was_registered_and_not_where_a_text_was(
     name: str, value: bytes, expected: object, in_descriptor: int, in_text: int
 ) -> None:
-    # A descriptor as protoc makes it, which Java's and Python's generated classes register: entries of maps are among its messages.
+    # A descriptor as protoc makes it, which generated classes of Java and Python register: map entries are among its messages.
     made = descriptor_pb2.FileDescriptorProto()
     ProtobufSchema(MAP_AND_MESSAGES, {}).pool().FindFileByName(DEFAULT_NAME).CopyToProto(made)
     assert [row.name for row in made.message_type[0].nested_type] == ["Line", "StockEntry", "Note"]

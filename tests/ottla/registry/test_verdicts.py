@@ -1,4 +1,4 @@
-"""Verdicts about evolution are those of the recorded tables, of which each file names its source: 2966 pairs of schemas."""
+"""Verdicts about compatibility equal those of the recorded tables, each of which names its source: 2966 pairs of schemas."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ottla.registry.checking import incompatibilities, parse
 from ottla.registry.formats.json_schema import JsonSchema
 
 DATA = Path(__file__).parent / "data"
-#: Apicurio's verdicts that Confluent's rules do not share: they have no rule for these keywords (format, required names that
-#: are no properties, patternProperties, contentEncoding, contentMediaType, if), none between a bound and an exclusive bound, and
+#: Apicurio's verdicts that differ from Confluent's rules. These have no rule for some keywords (format, required names that are
+#: no properties, patternProperties, contentEncoding, contentMediaType, if), none between a bound and an exclusive bound, and
 #: none between `const` and an `enum` of one value.
 NOT_CONFLUENTS = {
     "String: format 2",
@@ -96,7 +96,7 @@ def avro(*fields: str) -> str:
         ("NONE", '"string"', True),
         ("BACKWARD", avro("a", "b", "c?"), True),
         ("BACKWARD", avro("a", "b", "c"), False),
-        # It reads the second version, not the first.
+        # The new version can read the second version, but not the first one.
         ("BACKWARD", avro("a", "b"), True),
         ("BACKWARD_TRANSITIVE", avro("a", "b"), False),
         ("BACKWARD_TRANSITIVE", avro("a", "b?"), True),

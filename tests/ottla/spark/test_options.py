@@ -1,4 +1,4 @@
-"""The options of a read: what they mean, and the sentence for each that is wrong."""
+"""The options of a read: their meaning, and the message about each wrong one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_columns_are_chosen_by_name_and_decoded_ones_by_field() -> None:
     options = ConnectorOptions({**TOPIC, "table": "schema", "columns": "Value.id, value.name, value.id, OFFSET"})
     assert options.columns == ("value", "offset")
     assert options.fields == {"value": ("id", "name")}
-    # The whole column is asked for as well.
+    # The whole column is requested as well.
     assert ConnectorOptions({**TOPIC, "table": "schema", "columns": "value,value.id"}).fields == {}
     assert ConnectorOptions({**TOPIC, "includeHeaders": "true"}).columns == (*COLUMNS, "headers")
 

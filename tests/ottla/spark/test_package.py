@@ -1,4 +1,4 @@
-"""The modules of the connector: no broker among them, and a wheel of them alone that works."""
+"""The modules of the connector: no module of the broker is among them, and a wheel of them works without the rest."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ottla.pipeline.connector_modules import needed_files
 from tools import connector_dist
 from tools.platforms import project
 
-#: What may be there: the protocol, of the server what makes a client's TLS and login, of the client library what has no event loop, of the
-#: registry its client, and of the storage the reader of a log's files.
+#: What the connector may contain: the protocol, the server's modules for a client's TLS and login, the parts of the client
+#: library without an event loop, the registry's client, and the storage's reader of log files.
 ALLOWED = (
     "ottla.protocol",
     "ottla.columns",
@@ -72,7 +72,7 @@ def test_what_its_modules_import_is_what_the_wheel_requires() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found.add(node.module.partition(".")[0])
     required = {re.split(r"\W", each)[0] for each in connector_dist.REQUIRES}
-    found -= {*sys.stdlib_module_names, "re2"}  # the latter only where it is installed
+    found -= {*sys.stdlib_module_names, "re2"}  # the latter only if it is installed
     assert found == required | {"ottla", "pyspark"}
 
 

@@ -1,4 +1,4 @@
-"""The plan of a read against a cluster of three topics that is a table in memory."""
+"""The plan of a read, made for a cluster of three topics that is a table in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range, TopicPartition
 
 TOPICS = [Topic("__consumer_offsets", 1, True), Topic("orders", 2, False), Topic("orders-old", 1, False)]
-#: Nothing is as new as this time (ms). Older times stand for the offset of the same number.
+#: No record is as new as this time (ms). Older times stand for the offset with the same number.
 NOW = 1000
 
 

@@ -1,4 +1,4 @@
-"""The readers without Spark: micro-batches, a restart, offsets that are lost, and the tables, on a node of its own."""
+"""The readers without Spark: micro-batches, a restart, lost offsets, and the tables, on the test's own node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stream(node: Node, **given: str) -> RecordStreamReader:
 
 
 def offsets(reader: Any, start: Any, end: Any) -> list[int]:
-    """The offsets of a micro-batch, as an executor reads them."""
+    """Return the offsets of a micro-batch, as an executor reads them."""
     plan = pickle.loads(pickle.dumps(reader.partitions(start, end)))
     executor = pickle.loads(pickle.dumps(reader))
     return sorted(offset for each in plan for part in executor.read(each) for offset in part["offset"].to_pylist())
@@ -142,10 +142,11 @@ def test_a_limited_stream_begins_at_the_first_record_of_a_topic_that_was_created
     reader.commit(first)
     recreate(node, topic, 12)
     lasting = reader.latestOffset()
-    assert lasting[topic] == {"0": 4}  # four of the new topic's records, and not those behind the fourth of the old one
+    # four of the new topic's records, and not only those behind the fourth of the old one
+    assert lasting[topic] == {"0": 4}
     assert offsets(reader, first, lasting) == [0, 1, 2, 3]
     reader.stop()
-    again = stream(node, **given)  # a new process, which has the group's offsets alone
+    again = stream(node, **given)  # a new process, which has only the group's offsets
     assert again.latestOffset()[topic] == {"0": 12}
     again.stop()
 

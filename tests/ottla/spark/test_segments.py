@@ -1,4 +1,4 @@
-"""Segment files as a source: what a running node, or damage, leaves in them. Without Spark."""
+"""Segment files as a source: the states that a running node, or damage, leaves in them. It runs without Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPACE_AHEAD = bytes(16 << 10)
 
 
 def read(folder: Path, *batches: bytes, start: int = 0, end: int = 100, **files: bytes) -> list[int]:
-    """Return the base offsets of the batches with rows, of a log with one segment and further files by their suffixes."""
+    """Return the base offsets of the batches with rows, from a log with one segment and further files by their suffixes."""
     log = folder / "t-0" / f"{0:020d}.log"
     log.parent.mkdir()
     log.write_bytes(b"".join(batches))
@@ -37,7 +37,7 @@ def test_what_was_allocated_ahead_is_not_read(tmp_path: Path) -> None:
 
 
 def test_the_index_leads_to_the_batch_and_ends_where_its_zeros_begin(tmp_path: Path) -> None:
-    broken = b"\xff" * len(data(0))  # which is not read
+    broken = b"\xff" * len(data(0))  # this file is not read
     index = pack(">ii", 3, len(data(0))) + bytes(64)
     assert read(tmp_path, broken, data(2), SPACE_AHEAD, start=3, index=index) == [2]
 

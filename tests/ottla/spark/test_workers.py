@@ -1,4 +1,4 @@
-"""`register` says when Spark would start another Python, whose packages are other ones."""
+"""`register` warns if Spark would start another Python, which has other packages."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-#: What the S3 server takes.
+#: The credentials that the S3 server accepts.
 S3_KEYS = {"access_key_id": "ak", "secret_access_key": "sk", "region": "us-east-1"}
 BUCKET = "lake"
 
 
 class LosingAnswers:
-    """WSGI: while it is on, the first try of each conditional put takes effect, and its answer is a status 500."""
+    """WSGI: while it is on, the first attempt of each conditional put takes effect, but its response has status 500."""
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self._application = application
@@ -39,14 +39,15 @@ class LosingAnswers:
 
 
 class Moods:
-    """WSGI: a server that hangs, or refuses all requests, while a test wants it. A request that has hung takes effect late."""
+    """WSGI: a server that hangs, or rejects all requests, while a test wants it. A request that hung takes effect late."""
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self._application = application
         self._answers = threading.Event()
         self._answers.set()
         self._refuses = False
-        #: moto looks whether there is an object and then writes it: on a busy machine two writers found none, and both had written it.
+        #: moto checks whether there is an object and then writes it: on a busy machine two writers found none, and both wrote
+        #: it.
         self._one_at_a_time = threading.Lock()
 
     @contextmanager
@@ -112,7 +113,7 @@ def s3(s3_server: S3Server) -> str:
 
 @pytest.fixture
 def lossy_s3(s3_server: S3Server) -> Iterator[S3Server]:
-    """The same server, which can lose answers."""
+    """The same server, which can lose responses."""
     s3_server.losing.is_on, s3_server.losing.lost = False, 0
     yield s3_server
     s3_server.losing.is_on = False

@@ -1,4 +1,4 @@
-"""Tables without a cluster: what a leader offers is made here of rows, and the committer commits it as ever."""
+"""Tables without a cluster: the test makes the offers of a leader from rows, and the committer commits them as usual."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Lake:
         self.options = options
 
     def add(self, topic: str, values: list[bytes], format_: str = "iceberg", value: str = "string") -> None:
-        """Commit values as the next records of partition 0. Those that are no UTF-8 are rejected if `value` is "string"."""
+        """Commit values as the next records of partition 0. If `value` is "string", values that are no UTF-8 are rejected."""
         opened = self.open(topic, format_, value)
         last = opened.log.last()
         after = TablePosition(0, NOT_BEGUN) if last is None else last.positions[0]

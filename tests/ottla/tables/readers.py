@@ -1,6 +1,7 @@
-"""The same table in each format, of bytes and of typed columns, and every engine that reads it in a process of Python.
+"""The same table in each format, with bytes and with typed columns, and every engine that reads it in a Python process.
 
-A reader returns rows as objects, each with the struct `_kafka`; `seen` makes of them what must be the same of all engines.
+A reader returns rows as objects, each with the struct `_kafka`; `seen` converts them to values that must be the same for all
+engines.
 """
 
 from __future__ import annotations
@@ -25,30 +26,30 @@ SCHEMA = json.dumps({"properties": {
     "id": {"type": "integer"}, "name": {"type": "string"}, "price": {"type": "number"},
     "tags": {"type": "array", "items": {"type": "string"}}, "address": {"properties": {"city": {"type": "string"}}},
 }})  # fmt: skip
-#: The name of a form, and what its table is made by: values, their schema, and the partitioning.
+#: The name of a form, and the settings of its table: the values, their schema, and the partitioning.
 FORMS = {"bytes": (BYTES, "", UNPARTITIONED), "typed": (JSON, SCHEMA, UNPARTITIONED), "daily": (BYTES, "", DAY)}
-#: Those of DuckDB that a format needs.
+#: The extensions of DuckDB that a format needs.
 EXTENSIONS: dict[str, tuple[str, ...]] = {ICEBERG: ("avro", "iceberg"), DELTA: ("delta",), PARQUET: ()}
 Row = tuple[Any, ...]
 Reader = Callable[[Path], Iterable[dict[str, Any]]]
 
 
 class Checksum(NamedTuple):
-    """The sums that an engine has seen of a table."""
+    """The totals that an engine has seen in a table."""
 
     rows: int
     digest: str
 
 
 class WrittenTable(NamedTuple):
-    """A table in a folder, and its rows as the log has them."""
+    """A table in a folder, and its rows according to the log."""
 
     place: Path
     rows: list[Row]
 
 
 def written(folder: Path, format_: str, form: str, commits: int = 2, *, maintained: bool = False) -> WrittenTable:
-    """Write a table in several commits, of which maintenance has merged the first ones if it is `maintained`."""
+    """Write a table in several commits. If it is `maintained`, maintenance has merged the first ones."""
     value, schema, partition = FORMS[form]
     settings = TableSettings(format_, str(folder), FILES, BYTES, value, {}, json_schema=schema, partition=partition)
     topic = TopicTables(settings, PARTITIONS)
@@ -74,7 +75,7 @@ def order(number: int) -> dict[str, Any]:
 
 
 def fields(row: dict[str, Any]) -> Row:
-    """Return the typed columns of a row, those that an engine has read and those of the JSON."""
+    """Return the typed columns of a row: those that an engine has read, and those in the JSON."""
     address = row.get("address")
     city = None if _is_null(address) else address["city"]
     return int(row["id"]), row["name"], row["price"], tuple(row["tags"]), city
@@ -85,7 +86,7 @@ def _is_null(value: Any) -> bool:
 
 
 def seen(found: Iterable[dict[str, Any]]) -> list[Row]:
-    """Return the rows of an engine in the order of their places, as values of Python."""
+    """Return the rows of an engine in the order of their offsets, as Python's values."""
     rows = []
     for row in found:
         place = row["_kafka"]
@@ -185,7 +186,7 @@ def frame_rows(frame: Any) -> Iterable[dict[str, Any]]:
     return rows
 
 
-#: By format and engine.
+#: The readers by format and engine.
 READERS: dict[str, dict[str, Reader]] = {
     ICEBERG: {
         "pyiceberg": pyiceberg,
@@ -209,7 +210,7 @@ READERS: dict[str, dict[str, Reader]] = {
 
 
 def missing(format_: str, engine: str) -> str | None:
-    """Say what keeps an engine from reading a format here."""
+    """Return why an engine cannot read a format here."""
     if engine != "duckdb":
         return None if importlib.util.find_spec(engine) else f"the package {engine} is not installed"
     return duck.missing(*EXTENSIONS[format_])

@@ -1,7 +1,7 @@
-"""A REST catalog of Iceberg in memory, with OAuth2, whose answers can be lost. Tests of tables write through it.
+"""A REST catalog of Iceberg in memory, with OAuth2, whose responses can be lost. Tests of tables write through it.
 
-The requests and answers are those of Iceberg's REST specification, made and read by pyiceberg's own models; the metadata's files lie in a
-folder. A fault is what happens to the next commit's answer, after its effect or before it.
+The requests and answers are those of Iceberg's REST specification, made and read by pyiceberg's own models; the metadata's
+files are in a folder. A fault applies to the next commit's response, after or before its effect.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from ottla.tables.directory_store import DirectoryStore
 from ottla.tables.file_catalog import FileCatalog
 
 CREDENTIAL, TOKEN = "me:secret", "a-token"
-#: The commit has happened, and its answer is this status; it has not; the connection is cut after its effect.
+#: The faults: the commit has happened, and its response has this status; it has not happened; the connection is cut after its
+#: effect.
 HAPPENED_500, HAPPENED_502, HAPPENED_504, BEFORE_500, BEFORE_503, CUT = "500", "502", "504", "!500", "!503", "cut"
 
 
 class RestCatalogServer:
-    """The server. `faults` is used up from its front, one for each commit."""
+    """The server. `faults` are used up from the front, one for each commit."""
 
     def __init__(self, folder: Path) -> None:
         self._catalog = FileCatalog(DirectoryStore(str(folder)))
@@ -96,7 +97,7 @@ class RestCatalogServer:
 
 @contextmanager
 def rest_catalog(folder: Path) -> Iterator[tuple[RestCatalogServer, str]]:
-    """Run one; give it and its address."""
+    """Run such a server. Yield it and its address."""
     catalog = RestCatalogServer(folder)
 
     class Handler(BaseHTTPRequestHandler):
@@ -119,7 +120,7 @@ def rest_catalog(folder: Path) -> Iterator[tuple[RestCatalogServer, str]]:
         do_GET = do_POST = do_HEAD = do_DELETE = _handle
 
         def log_message(self, format: str, *args: Any) -> None:
-            """A test's output has none of these lines."""
+            """Write no log lines to a test's output."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Accidents that the process which works on tables meets: a full disk, a catalog that is down, a fork, a restored log."""
+"""Faults that the process for tables meets: a full disk, a catalog that is down, a fork, a restored log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_catalog_that_is_down_keeps_offers_waiting(tmp_path: Path) -> None:
 
 
 def test_an_option_that_the_store_does_not_know_is_the_reason(tmp_path: Path) -> None:
-    """The library panics about it, which is no exception of Python's usual ones."""
+    """The library panics about it, and a panic is none of Python's usual exceptions."""
     report = TableWorker().work(
         job_of(filled(tmp_path), location="s3://lake/a", options=S3_KEYS | {"allow_http": "true"})
     )

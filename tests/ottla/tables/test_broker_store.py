@@ -1,4 +1,7 @@
-"""Brokers whose tables lie in an S3 server that hangs or refuses; a topic that is made again; a large value. The log goes on in each case."""
+"""Brokers whose tables are in an S3 server that hangs or rejects requests; a topic that is created again; a large value.
+
+The log goes on in each case.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def write(cluster: Cluster, topic: str, *values: bytes) -> None:
 
 
 def state_when(cluster: Cluster, topic: str, found: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Return what the broker says of a topic's table, once it is so."""
+    """Return the broker's description of a topic's table, once it is as expected."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         with urlopen(f"http://127.0.0.1:{cluster.nodes[1].admin_port}/tables?topic={topic}") as answer:
@@ -66,7 +69,7 @@ def state_when(cluster: Cluster, topic: str, found: Callable[[dict[str, Any]], o
 
 
 def rows_when(s3_server: S3Server, topic: str, count: int) -> list[bytes]:
-    """Return the values in the order of their offsets, once there are so many."""
+    """Return the values in the order of their offsets, once there are this many."""
     deadline = time.monotonic() + TIMEOUT_S
     rows: list[dict[str, Any]] = []
     while len(rows) < count:
@@ -108,7 +111,8 @@ def test_a_topic_that_is_made_again_does_not_write_into_the_former_ones_table(
     cluster.topic("again", configs=CONFIGS)
     write(cluster, "again", b"former")
     assert rows_when(s3_server, "again", 1) == [b"former"]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})  # one that is collected takes its answers with it
+    # a client that is garbage-collected takes its responses with it
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.delete_topics(["again"])["again"].result(30)
     cluster.topic("again", configs=CONFIGS)
     write(cluster, "again", b"new")

@@ -1,4 +1,6 @@
-"""Topics that brokers keep as tables: what stock clients have written and committed is there once, read by the formats' own libraries."""
+"""Topics that brokers keep as tables: records that stock clients have written and committed are there once, read by the
+formats' own libraries.
+"""
 
 from __future__ import annotations
 
@@ -61,13 +63,13 @@ def write(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:
 
 
 def wait_for_rows(cluster: Cluster, topic: str, format_: str, count: int) -> dict[tuple[int, int], Any]:
-    """The values by partition and offset, once there are so many; fails if a place is there twice."""
+    """Return the values by partition and offset, once there are this many. Fail if an offset occurs twice."""
     deadline = time.monotonic() + TIMEOUT_S
     rows: list[dict[str, Any]] = []
     while len(rows) < count:
         assert time.monotonic() < deadline, f"{len(rows)} of {count} rows\n{log_of(cluster)}"
         time.sleep(0.1)
-        with suppress(ValueError, OSError, TableNotFoundError):  # the table is not there yet
+        with suppress(ValueError, OSError, TableNotFoundError):  # the table does not exist yet
             rows = READERS[format_](place(cluster, topic))
     found = {(row["_kafka"]["partition"], row["_kafka"]["offset"]): row["value"] for row in rows}
     assert len(found) == len(rows)
@@ -89,7 +91,7 @@ def test_each_committed_record_becomes_a_row_while_producers_write(cluster: Clus
 
 
 def worker_of(cluster: Cluster, node: int = 1) -> psutil.Process:
-    """The process beside a node that works on tables: the child that has pyarrow's code in its memory."""
+    """Return the process beside a node that works on tables: the child with pyarrow's code in its memory."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         for child in psutil.Process(cluster.pid(node)).children():
@@ -253,7 +255,7 @@ def test_a_stock_client_learns_what_is_wrong_with_a_tables_settings(cluster: Clu
 
 
 def test_a_newer_schema_of_the_registry_gives_a_brokers_table_a_column() -> None:
-    """A value of no schema is rejected."""
+    """A value that names no schema is rejected."""
     old, new = record(("id", "int")), record(("id", "long"), ("note", "string", "-"))
     rows = {f"/schemas/ids/{number}": {"schema": json.dumps(each)} for number, each in ((1, old), (2, new))}
     latest = "/subjects/typed-value/versions/latest"
@@ -280,6 +282,6 @@ def typed_rows(cluster: Cluster, count: int) -> list[dict[str, Any]]:
     while len(rows) < count:
         assert time.monotonic() < deadline, f"{len(rows)} of {count} rows\n{log_of(cluster)}"
         time.sleep(0.1)
-        with suppress(ValueError, OSError):  # the table is not there yet
+        with suppress(ValueError, OSError):  # the table does not exist yet
             rows = READERS["iceberg"](place(cluster, "typed"))
     return rows

@@ -1,4 +1,4 @@
-"""`ottla table serve`: the reading half of Iceberg's REST catalog, asked by the engines' own clients."""
+"""`ottla table serve`: the reading half of Iceberg's REST catalog, used by the engines' own clients."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_name_that_is_no_table_is_not_found(url: str, name: str) -> None:
 
 
 def test_a_table_of_another_namespace_is_a_table_that_is_not_there(url: str) -> None:
-    """Spark looks for `lake.ottla.orders.snapshots` so, and goes on by this exception alone."""
+    """Spark looks for `lake.ottla.orders.snapshots` in this way, and continues only after this exception."""
     for namespace in ("ottla%1Forders", "other"):
         status, found, _ = asked(f"{url}/v1/namespaces/{namespace}/tables/snapshots")
         assert status == 404 and found["error"]["type"] == "NoSuchTableException"

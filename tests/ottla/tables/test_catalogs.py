@@ -1,4 +1,4 @@
-"""Iceberg's tables in catalogs: a database, and a REST catalog with OAuth2 whose answers are lost."""
+"""Iceberg's tables in catalogs: a database, and a REST catalog with OAuth2 whose responses are lost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_database_is_a_catalog(tmp_path: Path) -> None:
 
 
 def test_two_committers_in_one_database_add_no_row_twice(tmp_path: Path) -> None:
-    """The late one has loaded the table before the other's commit."""
+    """The late writer has loaded the table before the other's commit."""
     uri = f"sqlite:///{tmp_path}/catalog.db"
     topic, late = (TopicTables(settings(tmp_path / "lake", uri)) for _ in range(2))
     topic.commit()
@@ -106,7 +106,7 @@ def test_a_catalog_that_is_not_there_is_a_failure_that_may_pass(tmp_path: Path, 
 
 
 def test_a_database_that_fails_in_a_commit_leaves_its_outcome_unknown(tmp_path: Path) -> None:
-    """Its file is replaced by one that is no database, and comes back."""
+    """Its file is replaced by one that is no database, and is restored later."""
     file = tmp_path / "catalog.db"
     topic = TopicTables(settings(tmp_path / "lake", f"sqlite:///{file}"))
     topic.write(b"%d" % number for number in range(10))

@@ -1,4 +1,6 @@
-"""A Delta table is opened once and then moved on: what was loaded is still what a commit is conditional on, and a table that is gone is gone."""
+"""A Delta table is opened once and then updated: a commit is still conditional on the loaded version, and a deleted table is
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def test_a_table_is_opened_once_although_others_write_it(tmp_path: Path, monkeyp
 
 
 def test_what_was_loaded_before_is_old_once_the_same_process_has_loaded_again(tmp_path: Path) -> None:
-    """Maintenance has loaded a version, and a commit goes before its merge."""
+    """Maintenance has loaded a version, and another commit comes before its merge."""
     topic = filled(tmp_path)
     old = loaded(table_of(topic))
     topic.write([b"three", b"four"])

@@ -1,4 +1,4 @@
-"""`ottla table export` of what stock clients have written, read by the formats' own libraries."""
+"""`ottla table export` of records from stock clients, read by the formats' own libraries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.ottla.conftest import Finished, run_here
 from tests.ottla.registry.stand_in import registry_of
 
 TOPIC = "orders"
-#: What the node writes every five seconds in production.
+#: In production the node writes it every five seconds.
 CHECKPOINTS = {"replica.high.watermark.checkpoint.interval.ms": "50"}
 
 
@@ -89,7 +89,7 @@ READERS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {"iceberg": iceberg
 
 
 def expected(cluster: Cluster) -> dict[tuple[int, int], bytes | None]:
-    """The committed records as a stock consumer sees them."""
+    """Return the committed records, as a stock consumer sees them."""
     return {(record.partition, record.offset): record.value for record in cluster.records(TOPIC, 507)}
 
 
@@ -183,7 +183,7 @@ def typed(cluster: Cluster, lake: Path, format_: str) -> tuple[str, ...]:
 
 
 def exported_all(topic: str, records: int, *given: str) -> Finished:
-    """Export once the log directory says that so many records are committed."""
+    """Export once the log directory shows that this many records are committed."""
     for _ in range(200):
         done = run_here("table", "export", topic, *given, "-o", "json")
         if done.code == 0 and json.loads(done.out)["committed"] == records:
@@ -194,7 +194,7 @@ def exported_all(topic: str, records: int, *given: str) -> Finished:
 
 
 def test_a_table_is_partitioned_as_the_export_that_makes_it_says(cluster: Cluster, tmp_path: Path) -> None:
-    for partition in ("day", "none"):  # the second one goes on with what is there
+    for partition in ("day", "none"):  # the second one continues with the existing table
         done = export(cluster, tmp_path, "--format", "delta", "--partition", partition)
         assert done.code == 0, done.err
     table = DeltaTable(tmp_path / "ottla" / TOPIC)

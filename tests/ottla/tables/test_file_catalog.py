@@ -1,4 +1,4 @@
-"""A catalog of files alone knows the newest version without a listing, and is never wrong about it."""
+"""A catalog of files only knows the newest version without a listing, and is never wrong about it."""
 
 from __future__ import annotations
 

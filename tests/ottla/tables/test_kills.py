@@ -1,6 +1,7 @@
-"""Writers of tables that are killed at any time, with one that was stopped and goes on late: each record is a row once.
+"""Writers of tables that are killed at any time, and one that was stopped and continues late: each record is a row exactly
+once.
 
-A writer is an export in a loop, as a process of its own, with the formats' real libraries; a producer goes on meanwhile.
+A writer is an export in a loop in a separate process, with the formats' real libraries; a producer writes records meanwhile.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from ottla.testing import Cluster
 from tests.ottla.tables.test_export import CHECKPOINTS, READERS, TOPIC, data_of
 from tools import versitygw
 
-#: `make chaos` has 200.
+#: The number of kills; `make chaos` has 200.
 KILLS = 200 if LONG else 20
 BUCKET = "lake"
-#: It has imported the libraries, and forks a writer for each line that it reads. It waits for none, so that the number of one that has ended
-#: by itself is no other process's before it is killed.
+#: It has imported the libraries, and forks a writer for each line that it reads. It does not wait for writers, so that the
+#: number of one that has ended by itself cannot belong to another process before it is killed.
 WRITERS = """
 import json, os, sys, uuid
 import ottla.tables.delta, ottla.tables.iceberg
@@ -117,7 +118,7 @@ def writers_of(data: str, settings: TableSettings) -> Iterator[Writers]:
 
 @pytest.fixture(params=["folder", pytest.param("S3", marks=pytest.mark.chaos)])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A location and the options of its store: a folder, or an S3 server that is no Python."""
+    """A location and the options of its store: a folder, or an S3 server that is not written in Python."""
     if request.param == "folder":
         yield str(tmp_path), {}
         return
@@ -165,7 +166,7 @@ def test_each_record_is_a_row_once_after_kills_with_a_writer_that_goes_on_late(
             writer = writers.begin()
             time.sleep(rng.uniform(0.05, 0.6))
             writers.kill(writer)
-            if number % 3 == 1:  # it goes on with what it had read long ago, for a moment
+            if number % 3 == 1:  # it continues for a moment with what it had read long ago
                 os.kill(zombie, signal.SIGCONT)
                 time.sleep(rng.uniform(0.01, 0.1))
                 os.kill(zombie, signal.SIGSTOP)
@@ -173,7 +174,7 @@ def test_each_record_is_a_row_once_after_kills_with_a_writer_that_goes_on_late(
         time.sleep(0.2)
     found = find_topic([data], TOPIC)
     deadline = time.monotonic() + 10
-    while True:  # the checkpoint of the high watermark follows
+    while True:  # the checkpoint of the high watermark follows later
         done = export([data], TOPIC, settings, lambda: f"{rng.getrandbits(128):032x}")
         expected = {(each.partition, each.offset): each.value for each in cluster.records(TOPIC)}
         if sum(done.positions.values()) >= len(expected):

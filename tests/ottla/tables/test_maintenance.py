@@ -1,4 +1,4 @@
-"""Maintenance of real tables: rows stay what they are, small files become few, and what nothing names goes."""
+"""Maintenance of real tables: rows do not change, small files are merged, and files that nothing names are deleted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.ottla.tables.conftest import BUCKET, S3Server
 from tests.ottla.tables.topics import TopicTables, found
 
 FORMATS = ("iceberg", "delta", "parquet")
-#: Each file is old at once.
+#: With this each file counts as old at once.
 AT_ONCE = MaintenancePolicy(age_ms=0)
-#: Behind each time that a store has given a file.
+#: A time later than each time that a store has given a file.
 LATER = 1 << 50
 
 
@@ -44,7 +44,7 @@ def filled(place: str, format_: str, options: dict[str, str] | None = None, comm
 
 
 def rows(topic: TopicTables, which: int = 0) -> list[tuple[tuple[int, int], Any]]:
-    """The rows of the table, or of the one of rejected records."""
+    """Return the rows of the table, or of the table of rejected records."""
     table = topic.opened.tables[which]
     state = table.load()
     assert state is not None
@@ -126,7 +126,7 @@ def test_what_a_killed_merge_has_left_is_swept_and_a_late_merge_fails(
     state = table.load()
     assert state is not None
     kept = {*files(topic)}
-    with monkeypatch.context() as patch:  # it writes its files, and is cut off
+    with monkeypatch.context() as patch:  # it has written its files, and is cut off
         patch.setattr("pyiceberg.table.Transaction.commit_transaction", lambda self: (_ for _ in ()).throw(OSError()))
         if format_ == "iceberg":
             with pytest.raises(Exception, match="orders"):
@@ -162,7 +162,7 @@ def test_old_snapshots_and_versions_of_the_metadata_end(tmp_path: Path) -> None:
 
 
 def test_a_compaction_by_others_is_left_alone(tmp_path: Path) -> None:
-    """Another engine's files have names of its own: they are not merged, and not swept."""
+    """Another engine's files have other names: they are neither merged nor swept."""
     topic = filled(str(tmp_path), "delta")
     DeltaTable(topic.opened.store.url).optimize.compact()
     done = topic.opened.maintenance(MaintenancePolicy(age_ms=0)).run(LATER)

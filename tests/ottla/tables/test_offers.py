@@ -1,4 +1,4 @@
-"""Offers by their names, and which of them follow each other."""
+"""Offers by their names, and the order of offers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_file_that_others_have_put_there_is_no_offer() -> None:
         name.replace(".parquet", ".crc"),
         name.replace("_2_1_0_", "_2_01_0_"),
         name.replace("data/00000", "data/0"),
-        name.replace("_00000000000000000009_", "_00000000000000000005_"),  # nothing between first and next
+        name.replace("_00000000000000000009_", "_00000000000000000005_"),  # no offset between first and next
         name.replace("data/", "elsewhere/"),
         f"{name[:-8]}.{NO_ROWS}",  # with rows
         "",
@@ -72,7 +72,7 @@ def test_of_two_leaders_the_newer_is_taken_and_of_one_the_longer_file() -> None:
 
 
 def test_an_offer_that_goes_back_is_taken_once() -> None:
-    """After an unclean election the leader goes on from 6; when it comes to 10 again, its own position has a newer epoch."""
+    """After an unclean election the leader continues from 6. When it comes to 10 again, its own position has a newer epoch."""
     back, forth = offer((10, 1), 8, 2, first=6), offer((8, 2), 10, 2)
     assert chain([back, forth], TablePosition(10, 1)) == [back, forth]
     assert chain([back, forth], TablePosition(10, 2)) == []

@@ -38,7 +38,7 @@ LATER = 1 << 50
 
 
 class TimedTopic:
-    """A topic of one partition whose records have these times."""
+    """A topic of one partition, with records of these times."""
 
     def __init__(self, place: Path, format_: str, partition: str) -> None:
         self.settings = TableSettings(format_, str(place), "files", "bytes", "bytes", {}, partition=partition)
@@ -64,7 +64,7 @@ class TimedTopic:
         return None if last is None else last.positions.get(0)
 
     def files(self) -> list[str]:
-        """The part of each file of the table, as the format says it."""
+        """Return the partition of each file of the table, as the format records it."""
         place = self.opened.store.url.removeprefix("file://")
         match self.settings.format:
             case "iceberg":

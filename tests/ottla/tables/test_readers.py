@@ -1,4 +1,4 @@
-"""Every engine of Python reads the same rows of the same table; `make compat ARGS=readers` adds Spark, and tables that were maintained."""
+"""Every engine for Python reads the same rows of the same table; `make compat ARGS=readers` adds Spark, and maintained tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in an S3 server, written as elsewhere and read back by the formats' own libraries."""
+"""Tables in an S3 server, written as with other stores and read back by the formats' own libraries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def topic_in(lossy_s3: S3Server, folder: str, format_: str) -> TopicTables:
 
 
 def read(lossy_s3: S3Server, topic: TopicTables, folder: str = "") -> list[tuple[tuple[int, int], str]]:
-    """Read with pyiceberg or deltalake alone, as a user does with an endpoint and keys."""
+    """Read with pyiceberg or deltalake only, as a user does with an endpoint and keys."""
     place, options = topic.opened.store.url + folder, lossy_s3.options
     if topic.settings.format == "delta":
         given = {f"aws_{name}": value for name, value in options.items()} | {"aws_allow_http": "true"}

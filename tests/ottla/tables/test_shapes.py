@@ -1,4 +1,4 @@
-"""Rows of a table by a registry's schemas: what becomes columns, what is rejected, and when a table waits."""
+"""Rows of a table by a registry's schemas: which values become columns, which are rejected, and when a table waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROTO = 'syntax = "proto3"; message A { int32 id = 1; string note = 2; }'
 
 
 class Registry:
-    """A registry in place of a client: one subject's versions, by ids from 1 on."""
+    """It replaces a client of the registry, and has one subject's versions, by ids from 1 on."""
 
     def __init__(self, *schemas: Any, kind: str = AVRO) -> None:
         self.schemas = [Schema(each if isinstance(each, str) else json.dumps(each), kind) for each in schemas]
@@ -76,7 +76,9 @@ def records(*values: bytes | None) -> pa.RecordBatch:
 
 
 def rows_of(shape: Any, *values: bytes | None) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
-    """The columns of the rows, and offset and reason of the rejected ones, after a turn through Parquet."""
+    """Return the columns of the rows, and offset and reason of the rejected ones, after writing them to Parquet and reading
+    them back.
+    """
     rows, rejected = RowLayout(BytesShape("key"), shape).rows(records(*values))
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_batches([rows]), sink)

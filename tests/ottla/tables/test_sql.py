@@ -57,7 +57,7 @@ def test_several_tables_are_joined_and_rows_are_shown_whole(lake: Path) -> None:
 
 
 def test_names_that_are_one_in_sql_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    """DuckDB knows one table for both: a join would read one of them twice."""
+    """Both names mean the same table for DuckDB: a join would read one of them twice."""
     for topic, value in (("orders", b"small"), ("Orders", b"large")):
         Lake(str(tmp_path)).add(topic, [value], "parquet")
     assert sql(tmp_path, 'select value from "Orders"') == [{"value": "large"}]
@@ -75,7 +75,7 @@ def test_numbers_that_json_does_not_have_are_texts(lake: Path) -> None:
 
 @pytest.mark.parametrize("location", ["a?b", "a#b", "a%20b", "file:///srv/a#b", "s3://lake/%2e%2e/b"])
 def test_a_place_that_readers_would_take_apart_is_refused(tmp_path: Path, location: str) -> None:
-    """delta-rs kept a log in `a b` of a table in `a%20b`, and each reader had another half of it."""
+    """delta-rs kept the log of a table in `a%20b` in `a b`, so each reader saw only half of the table."""
     done = run_here("sql", "--at", location if "://" in location else str(tmp_path / location))
     assert done.code == 1 and "tables cannot lie where" in done.err
 
@@ -111,7 +111,7 @@ def test_tables_are_listed_without_a_statement_and_strange_folders_are_passed_ov
         "set enable_external_access = true",
         "export database '{file}.d'",
         "select * from glob('{folder}/*')",
-        "select * from place",  # a variable of Python
+        "select * from place",  # a Python variable
         "insert into orders values (1)",
         "drop table orders",
         "select",

@@ -1,4 +1,4 @@
-"""A folder and an S3 server as stores: one contract."""
+"""A folder and an S3 server as stores: both fulfil the same contract."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 def test_a_conditional_put_whose_answer_is_lost_has_written(lossy_s3: S3Server, tmp_path: Path) -> None:
-    """The library tries again, and finds the object there: its own."""
+    """The library retries, and finds its own object there."""
     store = ObjectStore(f"s3://{BUCKET}/{tmp_path.name}", lossy_s3.options)
     lossy_s3.losing.is_on = True
     assert store.put_if_absent("h/1", b"ours") and lossy_s3.losing.lost == 1

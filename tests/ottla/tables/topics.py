@@ -1,4 +1,4 @@
-"""A topic's records and its tables in one process, without a node: for tests of formats, catalogs and stores."""
+"""A topic's records and its tables in one process, without a node, for tests of formats, catalogs and stores."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ UIDS = count(1)
 
 
 class Records:
-    """The log of one partition, whose values are bytes. What is no UTF-8 is rejected by a column of strings."""
+    """The log of one partition, whose values are bytes. A column of strings rejects those that are no UTF-8."""
 
     def __init__(self, partition: int, layout: RowLayout, parted: str = UNPARTITIONED) -> None:
-        """Take by what the table is partitioned: a record is half a day later than the one before it, or else a microsecond."""
+        """Take the table's partitioning.
+
+        Each record is half a day later than the one before it, or a microsecond if there is no partitioning.
+        """
         self._partition = partition
         self._layout = layout
         self._parted = parted
@@ -86,7 +89,7 @@ class TopicTables:
         return self.opened.committer.run(len(self.logs))
 
     def commit_at_last(self) -> CommitProgress:
-        """Commit as a node does: it tries again at its next commit interval."""
+        """Commit as a node does: after a failure it retries at its next commit interval."""
         for _ in range(5):
             try:
                 return self.commit()

@@ -1,6 +1,6 @@
-"""Tests as a user writes them with annotations: `make lint` checks their types, and docs/TESTING.md shows the first half of them.
+"""Tests that a user writes with annotations: `make lint` checks their types, and docs/TESTING.md shows the first half of them.
 
-Each `type: ignore` is a mistake that mypy has to find: with `strict` one that hides none is an error.
+Each `type: ignore` marks a mistake that mypy has to find: with `strict`, a mark without a mistake is an error.
 """
 
 from collections.abc import Callable

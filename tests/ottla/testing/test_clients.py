@@ -1,4 +1,4 @@
-"""Topics, records in and records out, without a client library."""
+"""Creating topics, writing records and reading them, without a client library."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_cluster_that_another_process_has_started_has_no_faults_and_no_users_t
     with pytest.raises(SharedWithOthers, match=r"kill: this process has not started this cluster.*kafka_to_break"):
         attached.kill(1)
     with pytest.raises(SharedWithOthers, match="nodes: "):
-        hasattr(attached, "nodes")  # what it swallows would hide that a test may not do this
+        hasattr(attached, "nodes")  # swallowing this error would hide that a test may not do it
     with pytest.raises(MadeOtherwise, match="ottla user create"):
         attached.add_user("alice")
     with pytest.raises(AttributeError, match="Attached has no kil"):

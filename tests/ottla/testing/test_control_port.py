@@ -1,4 +1,6 @@
-"""The control port of `ottla dev --faults`: a stock client sees the faults that are asked for over HTTP, and hostile requests do nothing."""
+"""The control port of `ottla dev --faults`: a stock client meets the faults that were requested over HTTP, and hostile requests
+have no effect.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,7 @@ def test_the_list_has_all_verbs_with_a_sentence_and_the_types_of_their_fields(po
     assert public - python_alone == rows.keys() - {"status", "strikes_left"}
 
 
-#: A verb, its body, and the response's status, its error, and a part of what it says.
+#: A verb, its body, and the response's status, its error, and a part of its message.
 WRONG = {
     "a verb that is none": ("kil", b"{}", 404, "UnknownVerb", "did you mean 'kill'?"),
     "Python's own": ("__init__", b"{}", 404, "UnknownVerb", "GET / lists all verbs"),

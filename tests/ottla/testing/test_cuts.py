@@ -1,4 +1,4 @@
-"""Cuts between nodes of a cluster: what the others do without the node that they cannot reach, and what that node does."""
+"""Cuts between nodes of a cluster: what the others do without the node that they cannot reach, and what this node does."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def running_patiently() -> Iterator[Cluster]:
-    """Nodes that share two cores with other tests pause for seconds. Here no other controller is elected then, and no session ends;
-    and no cut from the controller was just mended, after which a broker may be fenced once more as its old connection closes."""
+    """Nodes that share two cores with other tests pause for seconds.
+
+    With these settings no other controller is elected then, and no session ends. Also no cut from the controller was mended
+    just before, because a broker may be fenced once more when its old connection closes.
+    """
     with Cluster(3, cuttable=True, controller_quorum_fetch_timeout_ms="20000", **LAG) as cluster:
         yield cluster
 
@@ -92,7 +95,7 @@ def create(cluster: Cluster, *replicas: int) -> None:
 def leader(cluster: Cluster, *, seen_by: int) -> int:
     try:
         partitions = cluster.metadata([TOPIC], seen_by).topics[0].partitions
-    except ConnectionError:  # a broker that assumes that it was fenced answers nothing
+    except ConnectionError:  # a broker that assumes that it was fenced sends no response
         return -1
     return int(partitions[0].leader_id) if partitions else -1
 
@@ -102,7 +105,7 @@ def isr(cluster: Cluster, *, seen_by: int) -> list[int]:
 
 
 def write(cluster: Cluster, *, by: int) -> None:
-    """Write records that all in sync acknowledge, to the leader that this node knows."""
+    """Write records to the leader that this node knows, and wait until all in-sync replicas have acknowledged them."""
 
     def is_acknowledged() -> bool:
         led_by = leader(cluster, seen_by=by)
@@ -126,7 +129,7 @@ def test_a_leader_cut_off_is_replaced_and_comes_back_as_a_follower(cluster: Clus
     cluster.isolate(alone)
     for node_id in others:
         eventually(lambda n=node_id: leader(cluster, seen_by=n) in others, "another leader", seconds=60)
-    assert leader(cluster, seen_by=alone) in (alone, -1)  # no news reaches it
+    assert leader(cluster, seen_by=alone) in (alone, -1)  # no metadata reaches it
     write(cluster, by=others[0])
     cluster.heal()
     eventually(lambda: leader(cluster, seen_by=alone) in others, "the old leader to know the new one", seconds=60)
@@ -145,7 +148,7 @@ def deliver(cluster: Cluster, **settings: str | int) -> None:
 
 @pytest.mark.chaos
 def test_a_producer_that_asks_a_leader_cut_off_from_the_others_is_sent_away_and_delivers(cluster: Cluster) -> None:
-    """The leader names itself as long as it answers: librdkafka had not delivered after 150 s."""
+    """The leader names itself as long as it responds: librdkafka had not delivered the records after 150 s."""
     create(cluster, 1, 2, 3)
     cluster.isolate(1)
     deliver(cluster)

@@ -1,4 +1,4 @@
-"""Stock clients, each with its own setting of versions, at nodes that emulate older releases (docs/EMULATE.md)."""
+"""Stock clients, each with its own version setting, at nodes that emulate older releases (docs/EMULATE.md)."""
 
 from __future__ import annotations
 

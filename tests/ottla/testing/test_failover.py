@@ -1,4 +1,4 @@
-"""The demonstration of the README, as it stands there."""
+"""The demonstration in the README, unchanged."""
 
 from __future__ import annotations
 

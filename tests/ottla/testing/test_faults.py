@@ -63,7 +63,7 @@ def test_the_only_node_is_paused_killed_and_started_without_its_id(cluster: Clus
 
 
 def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: object) -> list[KafkaError | None]:
-    """Returns the error of each record, None for those that were acknowledged."""
+    """Return the error of each record, or None for those that were acknowledged."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, **settings})
     errors: list[KafkaError | None] = []
     for value in values:
@@ -99,12 +99,12 @@ def test_a_wall_clock_that_jumps_ten_days_ahead_deletes_nothing_by_age_for_an_ho
         producer.produce("kept-a-day", b"x", timestamp=cluster.time_ms)
     assert producer.flush(30) == 0
     cluster.skew_clock(1, 10 * 86_400)
-    # Its size shows that retention has looked at all topics since then.
+    # Its size shows that retention has checked all topics since then.
     assert produce(cluster, "kept-small", [b"x" * 500_000] * 5) == [None] * 5
     cluster.advance(minutes=6)
     eventually(lambda: ends(cluster, "kept-small")[0] > 0, "retention by size", seconds=30)
     assert ends(cluster, "kept-a-day") == (0, 10)
-    # A thread writes the log: the line may come after the responses to what happened behind it.
+    # A thread writes the log, so the line may come after the responses to later requests.
     eventually(lambda: "The wall clock jumped by +864000 s" in cluster.log(1), "the line in the log", seconds=30)
     cluster.advance(hours=1)
 
@@ -258,7 +258,7 @@ def test_clients_are_offered_the_versions_of_an_older_broker(cluster: Cluster) -
     assert produce(cluster, "old", [b"x"]) == [None]
 
 
-#: What a test asks for by mistake, the error of its kind, and a part of its text.
+#: A wrong request of a test, its kind of error, and a part of the text.
 WRONG: list[tuple[Callable[[Cluster], object], type[WrongUse], str]] = [
     (lambda it: it.kill(7), NoSuchNode, "there is no node 7: the nodes of this cluster are 1"),
     (lambda it: it.start(1, 2), NoSuchNode, "there is no node 2"),
@@ -270,7 +270,7 @@ WRONG: list[tuple[Callable[[Cluster], object], type[WrongUse], str]] = [
     (lambda it: it.add_user("alice"), MadeOtherwise, "has no users: make it with secure=True"),
     (lambda it: it.client_file, MadeOtherwise, "make it with secure=True"),
     (lambda it: it.fail_next("Produse", "NONE"), InvalidFault, "no API 'Produse' for clients: is Produce meant"),
-    (lambda it: it.delay("Vote", 1), InvalidFault, "no API 'Vote' for clients"),  # one of controllers
+    (lambda it: it.delay("Vote", 1), InvalidFault, "no API 'Vote' for clients"),  # an API between controllers
     (
         lambda it: it.fail_next("Produce", "NOT_LEADER"),
         InvalidFault,

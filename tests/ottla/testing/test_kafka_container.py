@@ -1,4 +1,4 @@
-"""`KafkaContainer` as a suite that was written for testcontainers uses it."""
+"""`KafkaContainer`, used by a suite that was written for testcontainers."""
 
 from __future__ import annotations
 

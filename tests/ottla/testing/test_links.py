@@ -43,7 +43,7 @@ def client(links: Links) -> Iterator[socket.socket]:
 
 
 def echo(client: socket.socket, size: int) -> float:
-    """The seconds until so many bytes have come back."""
+    """Return the seconds until this many bytes have come back."""
     began = time.monotonic()
     client.sendall(b"x" * size)
     while size:
@@ -82,7 +82,7 @@ def test_mended_links_are_as_fast_as_before(links: Links, client: socket.socket)
 
 
 def test_links_that_close_while_a_client_connects_leave_no_connection_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An abandoned task raised in its destructor, in whatever test the garbage was collected."""
+    """An abandoned task raised an exception in its destructor, in whatever test the garbage was collected."""
     links = Links([LocalNode(1, 1, 1, 1, "unused")])
     links.cut(TO)
     loop, connects, closes = links._loop, threading.Event(), threading.Event()

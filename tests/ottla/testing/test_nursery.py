@@ -1,4 +1,4 @@
-"""The process that forks nodes: what a start costs, and what happens when it, or a node, ends."""
+"""The process that forks nodes: how long a start takes, and what happens when this process, or a node, ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.broker.conftest import eventually
 from tests.ottla.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(120)
-#: Of one node, until it serves: it takes 0.1 s on a quiet machine. The imports alone would be half a second.
+#: The time until one node serves: on a quiet machine it is 0.1 s. The imports alone would take half a second.
 START_CPU_SECONDS_MAX = 0.3
 
 
@@ -44,7 +44,7 @@ def test_a_start_takes_a_fraction_of_a_second_of_processor(cluster: Cluster) -> 
 
 
 def test_a_node_is_watched_by_a_test_that_holds_thousands_of_sockets() -> None:
-    """The call `select` takes no descriptor from 1,024 on: a node that was killed beside a flood of connections could not be stopped."""
+    """The call `select` accepts no descriptor from 1,024 on: a node that was killed during a flood of connections could not be stopped."""
     reading, writing = os.pipe()
     high = fcntl.fcntl(reading, fcntl.F_DUPFD, 1_100)
     os.close(reading)
@@ -73,7 +73,7 @@ def test_the_exit_code_of_a_node_is_that_of_its_process(cluster: Cluster) -> Non
 
 
 def test_a_node_that_has_ended_while_its_nursery_has_not_said_so_yet_is_ended_without_a_failure() -> None:
-    """Two tests of three failed so at the end of their clusters, on a quiet machine."""
+    """On a quiet machine two of three tests failed in this way at the end of their clusters."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     exit_fd, unwritten = os.pipe()
@@ -88,7 +88,7 @@ def test_a_node_that_has_ended_while_its_nursery_has_not_said_so_yet_is_ended_wi
 
 
 def test_a_node_that_ends_before_it_has_taken_its_faults_is_not_waited_for() -> None:
-    """One that slept, and was replaced meanwhile, stops by itself as soon as it is resumed."""
+    """A node that was paused, and was replaced meanwhile, stops by itself as soon as it is resumed."""
     exit_fd, unwritten = os.pipe()
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with control, open(unwritten, "w") as exit_code:
@@ -127,7 +127,7 @@ def test_other_environments_have_other_nurseries_and_the_name_of_the_test_has_no
 def has_ended(process: psutil.Process) -> bool:
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # it was running when that was asked, and not any more when its status was
+    except psutil.NoSuchProcess:  # it was running when that was asked, and no longer when its status was read
         return True
 
 
@@ -145,7 +145,7 @@ def test_a_killed_nursery_ends_its_nodes_and_the_next_cluster_has_another(monkey
 
 
 def spawned(nursery: Nursery, directory: Path) -> ForkedNode:
-    """Start what is no node: it ends at once, with the usage of `ottla start`."""
+    """Start something that is no node: it ends at once, with the usage of `ottla start`."""
     with (directory / "output").open("wb") as output:
         return nursery.spawn(["start", "--no-such-option"], output, str(directory), NodeFaults())
 
@@ -159,7 +159,7 @@ def test_a_nursery_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_a_test_that_holds_thousands_of_sockets_may_begin_a_nursery(tmp_path: Path) -> None:
-    """Its socket has the same number in the nursery, which ended: `select` takes none from 1,024 on."""
+    """In the nursery its socket has the same number, and the nursery ended: `select` accepts none from 1,024 on."""
     held = [os.dup(0) for _ in range(1_100)]
     try:
         nursery = Nursery()
@@ -172,7 +172,7 @@ def test_a_test_that_holds_thousands_of_sockets_may_begin_a_nursery(tmp_path: Pa
 
 
 def test_a_fork_that_fails_is_one_nodes_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that forks goes on: there may be room again."""
+    """The process that forks continues: later there may be room again."""
     code = (
         "import errno, os, sys\nfrom ottla.testing.inside import nursery\nreal = os.fork\n"
         "def full():\n    os.fork = real\n    raise OSError(errno.EAGAIN, 'full')\n"

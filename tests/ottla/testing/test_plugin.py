@@ -1,4 +1,4 @@
-"""The pytest plugin as its users have it: test files of their own, run by a pytest of their own."""
+"""The pytest plugin as its users have it: their own test files, run by a separate pytest."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.ottla.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(400)
 SECONDS_MAX = 300
-#: How the examples of the documentation are run. `make compat` has workers: with them they take twice the processor time, and each file
-#: has to do with clusters that others share.
+#: How the examples of the documentation are run. `make compat` uses workers: with them they take twice the processor time, and
+#: each file uses clusters that others share.
 WORKERS = ("-n", "auto") if os.environ.get("OTTLA_COMPAT") else ("-p", "no:xdist")
 
 ROUND_TRIP = """
@@ -39,7 +39,7 @@ def test_what_is_written_is_read({fixture}, kafka_topic):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder in which Ottla is installed, as far as pytest can see: with the entry points of our own pyproject.toml."""
+    """A folder in which Ottla is installed from pytest's point of view: with the entry points of our own pyproject.toml."""
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     installed = tmp_path / "site" / "ottla-0.0.0.dist-info"
     installed.mkdir(parents=True)
@@ -71,7 +71,7 @@ def run(project: Path, *arguments: str) -> str:
 
 
 def nodes_below(directory: Path) -> list[psutil.Process]:
-    """Node processes, each of which works in its own folder."""
+    """Return the node processes. Each of them works in its own folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -278,7 +278,7 @@ def test_on_windows_tests_with_nodes_are_skipped_with_one_sentence(project: Path
         "from ottla.testing import factories\n"
         "factories.sys = types.SimpleNamespace(platform='win32')\n"
         "for name in ('fcntl', 'resource', 'uvloop', 'termios', 'ottla.testing.cluster', 'ottla.testing.shared'):\n"
-        "    sys.modules[name] = None\n"  # an import of them fails, as it does there
+        "    sys.modules[name] = None\n"  # importing them fails, as it would there
     )
     (project / "test_it.py").write_text("def test_it(kafka_proc):\n    pass\n\ndef test_other():\n    pass\n")
     said = run(project, "-rs", "-p", "no:xdist")
@@ -341,7 +341,7 @@ def test_who_does_not_use_it_does_not_pay_for_it(project: Path) -> None:
         "    assert not loaded & {'protocol', 'storage', 'server', 'broker', 'crc32c', 'uvloop'}\n"
         "    assert 'ottla.testing.cluster' not in sys.modules\n"
     )
-    # Without the plugins that happen to be installed here and import what they like.
+    # It runs without the plugins that happen to be installed here, which import other modules.
     said = run(project, "-p", "no:xdist", "-p", "no:asyncio", "-p", "no:anyio", "-p", "no:hypothesispytest")
     assert "1 passed" in said, said
 

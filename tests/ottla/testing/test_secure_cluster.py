@@ -1,4 +1,6 @@
-"""A cluster with TLS and logins as `Cluster(secure=True)` and `ottla dev --secure` make it, with stock clients and the command line."""
+"""A cluster with TLS and logins, made by `Cluster(secure=True)` and `ottla dev --secure`, with stock clients and the command
+line.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,7 @@ def planted(cluster: Cluster) -> set[bytes]:
 
 
 def in_sight(cluster: Cluster) -> tuple[object, ...]:
-    """Return what admin sees of the cluster: topics with their leaders, entries, users."""
+    """Return the state of the cluster that admin sees: topics with their leaders, entries, users."""
     with login(cluster) as admin:
         rows = admin.request(DescribeAclsRequest(1, None, 1, None, None, 1, 1), ApiKey.DESCRIBE_ACLS, 3).resources
         asked = DescribeUserScramCredentialsRequest(None)
@@ -168,7 +170,7 @@ def test_a_user_without_entries_can_do_nothing_on_the_cluster_by_any_api(cluster
     assert in_sight(cluster) == before
 
 
-#: They answer everybody: with what the caller may see, which is nothing.
+#: These requests are answered for everyone, with what the caller may see: here that is nothing.
 NEED_NO_ENTRY = {
     ApiKey.METADATA, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.DESCRIBE_LOG_DIRS,

@@ -1,4 +1,4 @@
-"""Forks of a snapshot: clusters with the same data, each of its own."""
+"""Forks of a snapshot: separate clusters with the same data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_forks_have_the_records_and_offsets_of_the_snapshot_and_do_not_see_each_
         consumer = one.consumer("stock", group_id="shop")
         message = consumer.poll(30)
         consumer.close()
-        assert message is not None and message.value() == b"of one"  # the group goes on where it was
+        assert message is not None and message.value() == b"of one"  # the group continues at its offsets
 
 
 def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: ClusterSnapshot[Cluster]) -> None:

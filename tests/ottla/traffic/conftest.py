@@ -1,4 +1,4 @@
-"""A proxy in front of a broker that a test plays, and clients that are sockets of the test."""
+"""A proxy in front of a broker that the test plays, and clients that are sockets of the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_S = 30
 
 
 class Noted:
-    """A tap that keeps what it gets."""
+    """A tap that keeps everything it gets."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
@@ -46,7 +46,7 @@ class Noted:
 
 
 class Peer:
-    """One end of a connection, with whole frames."""
+    """One end of a connection. It sends and receives complete frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -89,7 +89,7 @@ class Stage:
 
 
 class TimeoutClock(SystemClock):
-    """The loop's time, but for what is due in a second or later: that is when the test says so."""
+    """The loop's time, except for timers due in a second or later: those run when the test says so."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)

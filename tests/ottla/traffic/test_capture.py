@@ -1,4 +1,6 @@
-"""Captures of packets: both formats in both byte orders, the ways to TCP, segments that come late, twice or not at all."""
+"""Captures of packets: both formats in both byte orders, the link types that lead to TCP, and segments that come late, twice or
+not at all.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def packet(sequence: int, data: bytes = b"", flags: int = ACK, *, back: bool = F
     segment = tcp(sport, tport, sequence % 2**32, flags, data)
     if ip == 4:
         return pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(segment), 0, 0, 64, 6, 0, source, target) + segment
-    options = bytes([6, 0, 0, 0, 0, 0, 0, 0])  # hop by hop
+    options = bytes([6, 0, 0, 0, 0, 0, 0, 0])  # an option of hop by hop
     head = pack(">IHBB16s16s", 6 << 28, 8 + len(segment), 0, 64, source.rjust(16, b"\1"), target.rjust(16, b"\1"))
     return head + options + segment
 

@@ -1,4 +1,4 @@
-"""Two responses to one request: equal where only names, order or the moment differ, and a difference has its path."""
+"""Two responses to one request: they are equal if only names, order or time differ, and a difference has its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The file of recorded traffic: what was written is read, up to where it was cut off, and nothing that is wrong is read as right."""
+"""The file of recorded traffic: everything written is read, up to the place where it was cut off, and damaged bytes are never
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def test_a_file_that_is_cut_off_anywhere_has_the_entries_before_and_says_where_i
 def test_a_byte_that_has_changed_is_found() -> None:
     whole = bytearray(recording())
     begin = len(recording([]))
-    # All but the length of the last entry, which then ends the file like one that is cut off.
+    # All except the length of the last entry, which then ends the file like an entry that is cut off.
     for at in range(begin, len(recording(ENTRIES[:-1]))):
         changed = bytes(whole[:at]) + bytes([whole[at] ^ 1]) + bytes(whole[at + 1 :])
         found = reader(changed)

@@ -1,4 +1,4 @@
-"""Names that each cluster gives by itself: learned from pairs of responses, and put into requests, in batches too."""
+"""Names that each cluster chooses itself: they are learned from pairs of responses, and put into requests, also into batches."""
 
 from __future__ import annotations
 

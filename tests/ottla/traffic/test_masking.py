@@ -1,4 +1,4 @@
-"""Secrets in messages: none of them is in what is written, whatever the version, and what cannot be read loses its body."""
+"""Secrets in messages: none of them is written, whatever the version, and a message that cannot be read loses its body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy between a client and a broker that are both the test: addresses, order, logins, and peers that are hostile or slow."""
+"""The proxy between a client and a broker that the test plays: addresses, order, logins, and hostile or slow peers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ottla.traffic.addresses import ADDRESSED, has_addresses
 from ottla.traffic.messages import read_response_message
 from tests.ottla.traffic.conftest import HOST, WAIT_S, Peer, Stage, playing
 
-#: A broker that the proxy does not know before the response.
+#: A broker that the proxy does not know before this response.
 NEW = 31_999
 
 
@@ -105,7 +105,7 @@ async def test_a_broker_that_is_new_gets_a_port_before_the_client_reads_of_it(st
     assert await client.receive() == beaten(6), "and what came behind it keeps its place"
     assert brokers[0].port == stage.port
     assert brokers[1].port not in (NEW, stage.port)
-    # The broker is not there: its client is hung up on, and the user reads why.
+    # The broker cannot be reached: its client is disconnected, and the user reads why.
     other = await stage.client(brokers[1].port)
     assert await other.is_closed()
     assert any(str(NEW) in note for note in stage.notes)
@@ -190,7 +190,7 @@ async def test_a_side_that_hangs_up_takes_the_other_with_it(stage: Stage) -> Non
 
 
 async def test_a_broker_that_does_not_read_lets_the_client_wait(stage: Stage) -> None:
-    """Else a fast client would fill the proxy's memory."""
+    """Otherwise a fast client would fill the proxy's memory."""
     client, broker = await both(stage)
     reading: Any = broker.writer.transport
     reading.pause_reading()
@@ -297,7 +297,7 @@ async def until(condition: Callable[[], object]) -> None:
         for _ in itertools.count():
             if condition():
                 return
-            await asyncio.sleep(0.001)  # sockets of the kernel are between the test and the proxy
+            await asyncio.sleep(0.001)  # the kernel's socket buffers are between the test and the proxy
 
 
 async def gone(stage: Stage) -> None:

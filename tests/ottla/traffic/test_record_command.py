@@ -1,4 +1,6 @@
-"""`ottla record` and `ottla traffic` as a user runs them: stock clients through the proxy, secrets that are in no file, wrong words."""
+"""`ottla record` and `ottla traffic` as a user runs them: stock clients through the proxy, secrets that no file contains, wrong
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ STOP_S = 30
 
 @contextmanager
 def recording(file: Path, to: str, *options: str, code: int = 0) -> Iterator[str]:
-    """Run `ottla record` in a process; the address for clients."""
+    """Run `ottla record` in a process. Yield the address for clients."""
     words = command("record", str(file), "--listen", "127.0.0.1:0", "--to", to, *options)
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stderr is not None

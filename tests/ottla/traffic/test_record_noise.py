@@ -1,4 +1,6 @@
-"""Noise in place of records: the same lengths, offsets and times, valid CRCs in each codec, and nothing of what was there."""
+"""Noise that replaces records: lengths, offsets and times are the same, CRCs are valid in each codec, and nothing of the
+originals remains.
+"""
 
 from __future__ import annotations
 

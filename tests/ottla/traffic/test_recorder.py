@@ -1,4 +1,4 @@
-"""The spool of a recording: a disk that is full or slow costs entries, and never the clients' time."""
+"""The spool of a recording: a full or slow disk loses entries, but never delays the clients."""
 
 from __future__ import annotations
 

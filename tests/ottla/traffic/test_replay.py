@@ -1,4 +1,6 @@
-"""`ottla replay`: a recording of stock clients gives the same responses again on an empty cluster, and differs where the cluster does."""
+"""`ottla replay`: a recording of stock clients gives the same responses again on an empty cluster, and differences where the
+cluster differs.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def recorded(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def empty() -> Iterator[Cluster]:
     with Cluster(1, **STEADY) as cluster:
-        # Producer ids are others than in the recording.
+        # Producer ids differ from those in the recording.
         for _ in range(3):
             producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
             producer.produce("another", b"v")
@@ -85,7 +87,7 @@ def test_an_empty_cluster_answers_as_the_recorded_one(recorded: Path, empty: Clu
     assert rows["Produce"]["equal"] == rows["Produce"]["requests"]
     values = [record.value for record in empty.records(TOPIC)]
     assert len(values) == 21 and b"of a transaction" in values
-    # What is there already differs the second time: its topic exists, and its offsets go on.
+    # The second time, existing state differs: the topic exists, and its offsets continue.
     again = replayed(recorded, empty.bootstrap, "--speed", "0")
     assert again.code == 1
     assert "CreateTopics" in again.err and "errorCode: recorded 0, got 36" in again.err
@@ -94,7 +96,8 @@ def test_an_empty_cluster_answers_as_the_recorded_one(recorded: Path, empty: Clu
 def test_a_recording_that_is_cut_off_is_replayed_up_to_there(
     recorded: Path, empty: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "PASSING_S_MAX", 1.0)  # the cut may be where an answer to wait for was recorded
+    # the cut may be at a point where the recorder waited for a response
+    monkeypatch.setattr(replaying, "PASSING_S_MAX", 1.0)
     data = recorded.read_bytes()
     (tmp_path / "cut").write_bytes(data[: len(data) // 2])
     done = replayed(tmp_path / "cut", empty.bootstrap, "--speed", "0")
@@ -122,7 +125,7 @@ def test_the_fixture_of_the_plugin_replays_a_file(
 def test_an_error_that_does_not_pass_is_waited_for_once(
     recorded: Path, empty: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each Produce to a topic that the cluster lacks would wait again, and a shadow would never end."""
+    """Otherwise each Produce to a topic that the cluster lacks would wait again, and a shadow would never end."""
     monkeypatch.setattr(replaying, "PASSING_S_MAX", 1.0)
     with recorded.open("rb") as file:
         reader = EntryReader(file.read, "f")
@@ -137,7 +140,7 @@ def test_an_error_that_does_not_pass_is_waited_for_once(
 
 
 def test_requests_wait_for_their_time(recorded: Path, cli: Cli, tmp_path: Path) -> None:
-    """The recording's first Metadata again and again, a second apart, at ten times its speed."""
+    """Send the recording's first Metadata again and again, a second apart, at ten times its speed."""
     with recorded.open("rb") as file:
         entries = list(EntryReader(file.read, "f"))
     asked = next(each for each in entries if each.kind is EntryKind.REQUEST and each.api_key == 18)

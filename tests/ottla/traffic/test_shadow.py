@@ -1,4 +1,4 @@
-"""`ottla shadow`: clients are answered by the first cluster, whatever the second one does, and its differences are reported."""
+"""`ottla shadow`: clients get the first cluster's responses, whatever the second cluster does, and differences are reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END_S = 60
 
 
 class Shadowed:
-    """A run of the command: the address for clients, and at its end what it has printed."""
+    """A run of the command: the address for clients, and at its end the output."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""The guards of the HTTP servers, each taken away in a copy of the code, and the test of hostile clients that must notice it.
+"""The guards of the HTTP servers. Each is removed in a copy of the code, and a test of hostile clients must notice that.
 
 python -m tests.ottla.web.mutants            all
 python -m tests.ottla.web.mutants SUBSTRING  those whose description has it

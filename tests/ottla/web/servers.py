@@ -1,4 +1,4 @@
-"""Each HTTP server of this tree, started in the test's process as its program starts it, without a cluster behind it."""
+"""Each HTTP server of this project, started in the test's process as its program starts it, without a cluster behind it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def registry() -> AsyncIterator[int]:
 
 @contextmanager
 def in_thread(server: HttpServer) -> Iterator[int]:
-    """Run the server beside a test that blocks; its port."""
+    """Run the server beside a blocking test. Yield its port."""
     with socket.create_server((HOST, 0)) as listening:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
         thread.start()
@@ -150,17 +150,17 @@ def catalog_application(folder: str, users: dict[str, str] | None = None) -> Cat
 
 
 class Served(NamedTuple):
-    """A server: how it is started, a path that it answers with 200, and where its bounds stand."""
+    """A server: the function that starts it, a path that it answers with 200, and the module with its bounds."""
 
     start: Callable[[], AbstractAsyncContextManager[int]]
     path: str
-    #: The module whose CONNECTIONS_MAX it has.
+    #: The module that has its CONNECTIONS_MAX.
     connections_of: str
-    #: Whether it takes changes and shows data: it is behind the rules for requests of other sites.
+    #: Whether it accepts changes and shows data: then it is behind the rules for requests of other sites.
     is_ruled: bool
 
 
-#: By the file that makes the server.
+#: The servers by the file that makes each.
 REAL = {
     "ottla/console/server.py": Served(console, "/healthz", "ottla.console.server", True),
     "ottla/registry/server.py": Served(registry, "/", "ottla.registry.server", True),

@@ -1,4 +1,6 @@
-"""The certificate of a registry or console is renewed while it serves: it is taken when it can be, and the old one stays until then."""
+"""The certificate of a registry or console is renewed while it serves: a usable certificate is loaded, and until then the old
+one stays.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def test_a_certificate_that_cannot_be_used_is_tried_again_until_it_can(
     write(tmp_path, key_of_another=True)
     served.look(100)
     assert served.context is first and caplog.text.count("stays as it is") == 1
-    # What is mended does not show in the files, as the rights of their folder do not.
+    # A repair does not show in the files themselves, for example one of their folder's permissions.
     monkeypatch.setattr(served, "_files", lambda: served._states)
     served.look(100 + RETRY_S)
     write(tmp_path)
@@ -72,5 +74,5 @@ async def test_new_connections_get_the_renewed_certificate(tmp_path: Path) -> No
     async with serving(5, certificate=certificate, key=key) as (server, port):
         before = await serial(port)
         write(tmp_path)
-        await server.on_tick(0)  # as uvicorn calls it ten times a second; each tenth time looks at the files
+        await server.on_tick(0)  # uvicorn calls it ten times a second; each tenth call checks the files
         assert await serial(port) != before

@@ -1,4 +1,6 @@
-"""Connections that say nothing, say it slowly or do not read: they are closed in seconds, and make room for those who ask."""
+"""Connections that send nothing, send slowly or do not read: they are closed within seconds, and make room for clients with
+requests.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ CLOSED_S = 9.0
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Reads the body, and answers; `/large` has more than the sockets' buffers take."""
+    """Reads the body, and responds; the response to `/large` is larger than the sockets' buffers."""
     while (await receive()).get("more_body"):
         pass
     body = b"x" * LARGE if scope["path"] == "/large" else b"hello"
@@ -33,7 +35,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Watched(HttpServer):
-    """Says when it has a connection, and when it has none any more."""
+    """Reports when it has a connection, and when it has lost it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,5 +1,8 @@
-"""Malformed, slow and endless requests, and those of other sites, to each HTTP server of this tree: an error or the end of the connection
-within seconds, and the next one is served. `mutants.py` takes one guard away at a time, which a test here must notice."""
+"""Malformed, slow and endless requests, and those of other sites, to each HTTP server of this project.
+
+Within seconds each gets an error, or the end of the connection, and the next request is served. `mutants.py` removes one
+guard at a time, and a test here must notice that.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ HOSTILE = {
     "a null": b"GET PATH\0 HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "an empty line": b"\r\n" * 10_000,
 }
-#: Requests that pages of other sites can make: a method, headers, and the status of a server behind the rules. One that shows metrics
-#: alone takes no POST, and refuses names; it says of no answer that another site may read it.
+#: Requests that pages of other sites can make: a method, headers, and the status of a server behind the rules. A server that
+#: shows only metrics accepts no POST, and rejects unknown names; it never allows another site to read a response.
 OF_OTHER_SITES = {
     "its own name": ("GET", "Host: evil.example", 400),
     "a name like an address": ("GET", "Host: 127.0.0.1.evil.example", 400),
@@ -41,12 +44,12 @@ OF_OTHER_SITES = {
     "a form of parts": ("POST", "Host: localhost\r\nContent-Type: multipart/form-data; boundary=x", 415),
 }
 SMALL = 5
-#: Twenty times what the bounds of these tests are, and less than those of the servers: 10 s for a head.
+#: Twenty times the bounds of these tests, and less than those of the servers (10 s for a head).
 SLOW_S_MAX = 9.0
 
 
 async def answer_to(port: int, data: bytes) -> bytes:
-    """Return the bytes that a server sends until it closes; nothing if it resets the connection."""
+    """Return the bytes that a server sends until it closes, or nothing if it resets the connection."""
     reader, writer = await connected(port, data)
     try:
         async with asyncio.timeout(20):
@@ -60,7 +63,7 @@ async def answer_to(port: int, data: bytes) -> bytes:
 
 
 async def status(port: int, method: str, path: str, headers: str = "Host: localhost") -> tuple[int, bytes]:
-    """Return the status of an answer, and its head."""
+    """Return the status of a response, and its head."""
     rest = "\r\nContent-Length: 0" if method == "POST" else ""
     answer = await answer_to(port, f"{method} {path} HTTP/1.1\r\n{headers}{rest}\r\nConnection: close\r\n\r\n".encode())
     head = answer.partition(b"\r\n\r\n")[0]

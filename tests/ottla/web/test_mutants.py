@@ -1,4 +1,4 @@
-"""Each guard of mutants.py is missed by a test of hostile clients when it is away."""
+"""When a guard of mutants.py is removed, a test of hostile clients notices that."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.broker.replication.mutants import ROOT, Copy, Mutant
 from tests.histories import each_mistake
 from tests.ottla.web.mutants import MUTANTS
 
-#: What pytest says: tests failed. Anything else, such as a test that is not there, is a mistake in the table.
+#: pytest's exit code for failed tests. Any other one, for example for a test that does not exist, means a mistake in the table.
 TESTS_FAILED = 1
 
 

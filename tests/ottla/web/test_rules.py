@@ -1,4 +1,4 @@
-"""Requests that pages of other sites can make are refused, also behind a proxy that ends TLS; those of programs are taken."""
+"""Requests that pages of other sites can make are rejected, also behind a proxy that ends TLS; those of programs are accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def status(rules: HttpRules, method: str = "POST", **headers: str) -> int:
-    """The status that a request is refused with, or 200; a header's name has _ for -."""
+    """Return the status with which a request is rejected, or 200. Names of headers have _ in place of -."""
     found = rules.problem(method, {"host": "localhost:9490"} | {k.replace("_", "-"): v for k, v in headers.items()})
     return 200 if found is None else found[0]
 

@@ -21,11 +21,11 @@ LONG_ROWS = [Record(i, TIME + i, b"key-%d" % i, (b"v%d" % i) * 100) for i in ran
 
 
 def load(name: str) -> dict[str, bytes]:
-    """The checked-in batches of one implementation by their names."""
+    """Return the checked-in batches of one implementation by their names."""
     lines = (HERE / "golden" / f"{name}.txt").read_text().splitlines()
     return {label: bytes.fromhex(text) for label, text in (line.split() for line in lines)}
 
 
 def moved(rows: list[Record], by: int) -> list[Record]:
-    """The rows at offsets `by` higher."""
+    """Return the rows with offsets increased by `by`."""
     return [row._replace(offset=row.offset + by) for row in rows]

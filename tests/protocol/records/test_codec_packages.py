@@ -1,4 +1,4 @@
-"""lz4 and zstd by the packages of that name: the same answers as by cramjam alone, and none of the packages' own traps."""
+"""lz4 and zstd by the packages of that name: the results are those of cramjam, and the packages' own pitfalls are avoided."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS = (len(TEXT) - 1, len(TEXT), 3 * len(TEXT))
 
 
 def frame(data: bytes, *pieces: int, **parameters: Any) -> bytes:
-    """A frame as a streaming compressor writes it; the block ends behind each of the first `pieces` bytes."""
+    """Return a frame as a streaming compressor writes it. A block ends behind each of the first `pieces` bytes."""
     own = zstandard.ZstdCompressionParameters(write_content_size=0, **parameters)
     packer = zstandard.ZstdCompressor(compression_params=own).compressobj()
     packed, at = b"", 0
@@ -38,7 +38,7 @@ def frame(data: bytes, *pieces: int, **parameters: Any) -> bytes:
 
 
 def claiming(size: int) -> bytes:
-    """A frame of TEXT whose header has another size."""
+    """Return a frame of TEXT whose header has another size."""
     packed = bytearray(zstandard.compress(TEXT))
     assert packed[4] == 0xA0 and int.from_bytes(packed[5:9], "little") == len(TEXT)
     packed[5:9] = size.to_bytes(4, "little")
@@ -135,7 +135,7 @@ def test_a_zstd_frame_means_the_same_with_and_without_the_package(name: str, lim
     with without_packages():
         theirs = outcome(ZSTD, ZSTD_INPUTS[name], limit)
     if theirs is ErrorCode.CORRUPT_MESSAGE and ours is ErrorCode.INVALID_RECORD:
-        # A size above the limit is refused before it is known to be wrong, and what else is.
+        # A size above the limit is rejected before it is known to be wrong, and before anything else is checked.
         assert zstandard.frame_content_size(ZSTD_INPUTS[name]) > limit
     else:
         assert ours == theirs

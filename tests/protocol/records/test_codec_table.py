@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-#: A process of its own, in which the table has one more row before anything else is imported.
+#: A separate process, in which the table has one more row before anything else is imported.
 PROGRAM = """
 from ottla.protocol.records import compression
 from ottla.storage import log_config

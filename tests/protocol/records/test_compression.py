@@ -1,4 +1,4 @@
-"""The codecs: round trips, what other implementations write, hostile streams and bombs."""
+"""The codecs: round trips, the output of other implementations, hostile streams and decompression bombs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control records that are not what they should be; the good ones are in test_golden.py."""
+"""Malformed control records; the valid ones are in test_golden.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of Apache Kafka 4.3.1 and librdkafka are read, and ours are read by Apache Kafka."""
+"""Batches of Apache Kafka 4.3.1 and librdkafka are read here, and Apache Kafka reads ours."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_control_batches_of_the_raft_log_are_those_of_apache_kafka(name: str, ki
 
 
 def describe(batch: BatchView) -> str:
-    """The batch in the words of the Java program."""
+    """Return the batch in the words of the Java program."""
 
     def text(value: bytes | None) -> str:
         return "null" if value is None else value.hex()
@@ -156,6 +156,6 @@ def test_apache_kafka_reads_our_batches(tmp_path: Path) -> None:
 def test_the_checked_in_batches_are_what_apache_kafka_makes() -> None:
     made = dict(line.split() for line in apache_kafka.run_java(JAVA_PROGRAM, "write").splitlines())
     assert made.keys() == KAFKA.keys()
-    # Compressed bytes may change with the codec's build; the log-append-time batch holds the time it was made.
+    # Compressed bytes may differ between builds of the codec, and the log-append-time batch has the time of its creation.
     exact = [name for name in KAFKA if not name.startswith(tuple(CODEC_NAMES[1:])) and name != "log-append-time"]
     assert {name: made[name] for name in exact} == {name: KAFKA[name].hex() for name in exact}

@@ -1,4 +1,4 @@
-"""Message sets beside kafka-python's own classes of them, in both directions, and what is wrong with some."""
+"""Message sets compared with kafka-python's own classes, in both directions, and malformed ones."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_zstd_is_refused_as_kafka_does() -> None:
 
 
 def test_an_lz4_frame_of_magic_0_has_a_checksum_that_no_reader_accepts_but_kafkas() -> None:
-    """KAFKA-3160: it was computed over the frame's magic number, too."""
+    """KAFKA-3160: the checksum was computed over the frame's magic number, too."""
     records = bytearray(message_set(0, LZ4))
     at = records.index(b"\x04\x22\x4d\x18") + 6
     assert records[at] == xxh32(bytes(records[at - 6 : at])) >> 8 & 0xFF, "kafka-python writes it as those clients did"

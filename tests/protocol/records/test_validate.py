@@ -43,7 +43,7 @@ SECOND = encode_record(1, 0, b"k", b"v")
 
 
 def having(fmt: str, at: int, value: int, batch: bytes = GOOD, *, crc: bool = True) -> bytes:
-    """The batch with one header field changed, its CRC made right again."""
+    """Return the batch with one header field changed, and its CRC computed again."""
     changed = bytearray(batch)
     struct.pack_into(">" + fmt, changed, at, value)
     if crc:
@@ -52,7 +52,7 @@ def having(fmt: str, at: int, value: int, batch: bytes = GOOD, *, crc: bool = Tr
 
 
 def raw(payload: bytes, count: int = 1, attributes: int = 0, **fields: int) -> bytes:
-    """Return a batch of this payload whose header has the given fields, right or wrong."""
+    """Return a batch of this payload whose header has the given fields, valid or not."""
     header = {
         "base_offset": 0, "leader_epoch": -1, "last_offset_delta": count - 1, "base_timestamp": NOW, "max_timestamp": NOW,
         "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
@@ -61,7 +61,7 @@ def raw(payload: bytes, count: int = 1, attributes: int = 0, **fields: int) -> b
 
 
 def verdict(batch: bytes, rules: RecordRules = RULES, pos: int = 0) -> str:
-    """ "accepted", or the error's name."""
+    """Return "accepted", or the error's name."""
     view = memoryview(batch)
     try:
         header = validate_header(view[pos:], len(view) - pos, rules, NOW)
@@ -127,7 +127,7 @@ def test_as_apache_kafka_does(name: str, pos: int) -> None:
         validate_header(view[pos:], len(view) - pos, RULES, NOW)
         found = "accepted"
     except KafkaError as fault:
-        # Where Kafka stumbles (UNKNOWN_SERVER_ERROR) we say whose fault it is.
+        # Where Kafka itself fails (UNKNOWN_SERVER_ERROR) we name the client's error.
         found = fault.code.name if expected != "not accepted" else expected
     assert found == expected
 
@@ -136,7 +136,7 @@ HOSTILE_COUNTS = (RECORDS_MAX + 1, 2**31 - 1)
 
 
 def claiming(batch: bytes, count: int) -> bytes:
-    """The batch, whose header now claims so many records."""
+    """Return the batch, whose header now claims this many records."""
     if len(batch) < 61 or batch[16] != 2:
         return batch
     right = crc32c(batch[21:]) == int.from_bytes(batch[17:21], "big")
@@ -149,7 +149,7 @@ def claiming(batch: bytes, count: int) -> bytes:
 def test_no_header_makes_a_leader_count_up_to_what_it_claims(
     name: str, rules: RecordRules, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hostile column of the table: whatever else a header says, its count costs nothing."""
+    """The hostile column of the table: whatever else a header says, its count takes neither time nor memory."""
     made = 0
 
     def make(*values: Any) -> RecordError:
@@ -175,7 +175,7 @@ def test_no_header_makes_a_leader_count_up_to_what_it_claims(
 def test_a_count_is_taken_up_to_what_the_codec_can_hold(codec: int) -> None:
     size = 700
     most = min(size * EXPANSION_MAX[codec] // 7, RECORDS_MAX if codec else 2**31)
-    payload = b"\x04\x22\x4d\x18\x60".ljust(size, b"\0")  # what an lz4 frame of independent blocks begins with
+    payload = b"\x04\x22\x4d\x18\x60".ljust(size, b"\0")  # the first bytes of an lz4 frame of independent blocks
     assert verdict(raw(payload, most, attributes=codec)) == "accepted"
     assert verdict(raw(payload, most + 1, attributes=codec)) == "INVALID_RECORD"
 
@@ -191,7 +191,7 @@ def test_real_records_are_never_too_many_for_their_bytes() -> None:
 def test_checks_yield_after_a_turns_worth_of_records_and_stop_at_the_first_fault() -> None:
     records = [encode_record(delta, 0, b"k", b"v") for delta in range(3 * RECORDS_A_TURN)]
     turns = list(check_records(BatchView(memoryview(raw(b"".join(records), len(records)))), RULES, NOW, Turn()))
-    assert turns == [None] * 4  # one because the header says that it is long
+    assert turns == [None] * 4  # one, because the header says that it is long
     records[RECORDS_A_TURN + 5] = b"\xff" * 9
     work = check_records(BatchView(memoryview(raw(b"".join(records), len(records)))), RULES, NOW, Turn())
     assert [next(work), next(work)] == [None, None]
@@ -301,7 +301,7 @@ def test_damaged_batches_are_refused_or_whole(_: int, data: st.DataObject) -> No
     )
     for at in data.draw(st.lists(st.integers(0, len(batch) - 1), min_size=1, max_size=3)):
         batch[at] = data.draw(st.integers(0, 255))
-    if data.draw(st.booleans()):  # half of them with a right CRC, so that the fields are reached
+    if data.draw(st.booleans()):  # half of them have a valid CRC, so that the fields are reached
         struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
     rules = RecordRules(check_records=True, max_decompressed_bytes=100_000)
     try:

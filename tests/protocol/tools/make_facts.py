@@ -2,8 +2,8 @@
 
     python -m tests.protocol.tools.make_facts SPEC_DIR
 
-SPEC_DIR is any folder with Kafka's *.json specifications in it or below. Only facts are taken over (names, types,
-versions, defaults), no descriptions. A message is a line without indent; its fields follow, nested ones further in.
+SPEC_DIR is any folder with Kafka's *.json specifications in it or below. Only facts are copied (names, types, versions,
+defaults), no descriptions. A message is a line without indent; its fields follow, nested ones further in.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def field_lines(fields: list[dict[str, Any]], depth: int) -> list[str]:
             words.append(f"nullable={field['nullableVersions']}")
         if "tag" in field:
             words.append(f"tag={field['tag']}")
-        if field.get("default") is not None:  # the literal null is Java's "nothing said", not a null default
+        # the literal null means that nothing is given in Java, not that the default is null
+        if field.get("default") is not None:
             words.append(f"default={json.dumps(field['default'])}")
         if field.get("ignorable") in (True, "true"):
             words.append("ignorable")

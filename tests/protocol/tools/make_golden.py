@@ -1,4 +1,4 @@
-"""Has Apache Kafka write data/golden_messages.txt.xz and data/protocol_facts.txt (needs a JDK and Maven).
+"""Makes Apache Kafka write data/golden_messages.txt.xz and data/protocol_facts.txt (needs a JDK and Maven).
 
     python -m tests.protocol.tools.make_golden
 
@@ -24,7 +24,7 @@ COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 
 def missing() -> str | None:
-    """The reason why Java cannot be asked here, or None."""
+    """Return the reason why Java cannot be used here, or None."""
     if not _jar().exists() and shutil.which("mvn") is None:
         return "no Maven on PATH, and kafka-clients is not in the cache"
     return jars.missing()

@@ -1,4 +1,7 @@
-"""The decision spelt out over a plain list of entries, for the index to be compared with. Slow, and as literal as can be."""
+"""The decision written out over a plain list of entries, with which the index is compared.
+
+It is slow, and as literal as possible.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def covers(entry: AccessControlEntry, resource_type: int, name: str) -> bool:
 
 
 def is_host(pattern: str, host: str) -> bool:
-    """KIP-1276, bit by bit."""
+    """Match a network bit by bit (KIP-1276)."""
     if "/" not in pattern or "*" in (pattern, host):
         return pattern in ("*", host)
     try:

@@ -1,4 +1,6 @@
-"""The index against an oracle that looks at every entry, over worlds so small that patterns and callers collide all the time (invariant 49)."""
+"""The index compared with an oracle that looks at every entry, with so few names that patterns and callers collide all the time
+(invariant 49).
+"""
 
 from __future__ import annotations
 

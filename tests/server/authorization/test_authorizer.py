@@ -1,4 +1,4 @@
-"""Super users, defaults, what is remembered and what is said (invariant 50)."""
+"""Super users, defaults, what is cached and what is logged (invariant 50)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_denial_names_the_beginning_of_a_long_name(caplog: pytest.LogCaptureFixture) -> None:
-    """Each of many names of 32 KB was a line of 32 KB."""
+    """Each of many names with 32 KB gave a log line of 32 KB."""
     with caplog.at_level(logging.INFO, "kafka.authorizer.logger"):
         loaded(entry("t", READ)).allows(caller(), READ, TOPIC, "n" * 32_000)
     assert f"Topic:LITERAL:{'n' * 256}... (32000 characters) for request" in caplog.text

@@ -44,7 +44,7 @@ NAMES = ("a", "b", "ab", "aa", "abc", "a.b", "b-", "longer-name", "longer")
 
 
 class World:
-    """Entries, and questions that they are about."""
+    """Entries, and the questions about them."""
 
     def __init__(self, rng: random.Random) -> None:
         self.super_user = str(rng.choice(PRINCIPALS))
@@ -65,7 +65,7 @@ class World:
 
     @staticmethod
     def _question(rng: random.Random) -> tuple[Principal, str, int, int, str | None]:
-        """Return the question whether the operation is allowed; without a name it is asked of any resource of the type."""
+        """Return the question whether the operation is allowed. Without a name it is about any resource of the type."""
         kind = rng.choice(list(SUPPORTED_OPERATIONS))
         name = CLUSTER_NAME if kind == CLUSTER else rng.choice(NAMES)
         any_resource = kind != CLUSTER and rng.random() < 0.2

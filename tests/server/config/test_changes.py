@@ -1,4 +1,4 @@
-"""Pools of threads that are altered to more than twice, or to less than half, of what they are, and local retention above retention.
+"""Thread pools that are altered to more than twice, or to less than half, of their size, and local retention above retention.
 
 The texts are those of Kafka 4.3.1.
 """

@@ -1,4 +1,4 @@
-"""Sources and synonyms, held against what Apache Kafka 4.3.1 answered to DescribeConfigs for the same settings (invariant 52)."""
+"""Sources and synonyms, compared with those of Apache Kafka 4.3.1 for the same settings (invariant 52)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.server.config.dynamic import (
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 
-#: Per resource (type:name) its rows: name, value, read-only, source, sensitive, type, synonyms.
+#: The rows of each resource (type:name): name, value, read-only, source, sensitive, type, synonyms.
 GOLDEN: dict[str, list[list[Any]]] = json.loads(
     (Path(__file__).parent.parent / "golden" / "describe_configs_4_3_1.json").read_text()
 )
@@ -77,7 +77,7 @@ def rows(described: list[DescribeConfigsResourceResult]) -> dict[str, list[Any]]
             [[synonym.name, synonym.value, synonym.source] for synonym in row.synonyms],
         ]
         for row in described
-        if not row.name.startswith("ottla.")  # those of tables, which Kafka has not
+        if not row.name.startswith("ottla.")  # the configurations of tables, which Kafka does not have
     }  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def test_no_secret_is_ever_shown(config: NodeConfig) -> None:
     assert "hunter2" not in repr(describe_broker(secret.levels, secret.values))
 
 
-#: Attempts to set a config, for one broker (True) or for all, and Kafka's answer (None: accepted).
+#: Attempts to set a config, for one broker (True) or for all, and Kafka's response (None: accepted).
 ATTEMPTS = [
     (
         True,
@@ -182,9 +182,9 @@ ATTEMPTS = [
         "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
     ),
     (True, "log.cleaner.dedupe.buffer.size", str(DEDUPE_BUFFER_MIN), None),
-    # Kafka 4.3.1 does not parse it either: it counts for listeners that are opened later.
+    # Kafka 4.3.1 does not parse it either: it applies to listeners that are opened later.
     (True, "listener.name.foo.scram-sha-256.sasl.jaas.config", "no login module", None),
-    # With a listener's name, the mode is that of the property behind it.
+    # With a listener's name, it has the mode of the property without the prefix.
     (False, "listener.name.foo.max.connections", "5", None),
     (True, "listener.name.foo.num.partitions", "5", None),
     (

@@ -1,4 +1,4 @@
-"""A node refuses properties that it does not do anything with, or names them in one line."""
+"""A node rejects properties that it does not support, or names them in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODE = {
 
 
 def another(name: str) -> str:
-    """A value that is not the property's default."""
+    """Return a value that is not the property's default."""
     match BROKER_CONFIGS[name].type:
         case Type.BOOLEAN:
             return "true"

@@ -1,4 +1,4 @@
-"""Texts to values and back, as Kafka does it; the expected results were taken from Kafka's ConfigDef."""
+"""Texts become values and texts again, as in Kafka; the expected results come from Kafka's ConfigDef."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way from server.properties to a node: what is read, what is refused and with what advice, what changes while running."""
+"""The way from server.properties to a node: what is read, what is rejected with which remedy, and what changes at run time."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ REFUSED = [
 
 
 def started(*arguments: str) -> dict[str, str]:
-    """The properties of `ottla start` with these arguments."""
+    """Return the properties of `ottla start` with these arguments."""
     return properties_of(parser().parse_args(arguments))
 
 

@@ -1,4 +1,4 @@
-"""The tables hold what Apache Kafka 4.4's definitions say: names, types, defaults, importance, rules."""
+"""The tables agree with the definitions of Apache Kafka 4.4: names, types, defaults, importance, rules."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_a_row_says_what_kafka_says(kind: str, row: dict[str, str]) -> None:
     check_rule(key, row["validator"])
 
 
-#: Kafka has no rule for these; it fails when it uses them.
+#: Kafka has no rule for these; it fails when it uses the value.
 CHECKED_LATER_BY_KAFKA = {"group.share.persister.class.name", "max.connections.per.ip.overrides"}
 
 
 def check_rule(key: ConfigKey, rule: str) -> None:
-    """Just inside of the bounds is fine, just outside is not."""
+    """Values just inside of the bounds are valid, values just outside are not."""
     bounds = re.fullmatch(r"\[([-\d.]+),\.\.\.(?:,([-\d.]+))?\]( or -1)?", rule)
     if bounds is None:
         if rule == "null" and key.type is not Type.LIST and key.name not in CHECKED_LATER_BY_KAFKA:

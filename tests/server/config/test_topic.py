@@ -1,4 +1,4 @@
-"""The values that topics, groups and client-metrics subscriptions may be given, in Kafka's words (taken from 4.3.1)."""
+"""The values that topics, groups and client-metrics subscriptions may have, with Kafka's messages (taken from 4.3.1)."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_topic_takes_the_brokers_value_in_its_own_unit() -> None:
 def test_remote_storage_is_refused_where_the_broker_has_none() -> None:
     configs, system = {"remote.storage.enable": "true"}, "remote.log.storage.system.enable"
     check_topic_configs(configs, {**DEFAULTS, system: True})
-    for policy in ({}, {"cleanup.policy": "compact"}):  # Kafka 4.3 looks at the broker first
+    for policy in ({}, {"cleanup.policy": "compact"}):  # Kafka 4.3 checks the broker first
         with pytest.raises(ConfigError, match="Tiered Storage functionality is disabled in the broker"):
             check_topic_configs(configs | policy, {**DEFAULTS, system: False})
 

@@ -85,7 +85,7 @@ def test_a_table_without_a_place_is_refused() -> None:
     ],
 )
 def test_a_topic_names_only_places_that_the_nodes_file_allows(location: str, is_allowed: bool) -> None:
-    """A user who may create a topic must not have the broker write anywhere by its own rights."""
+    """A user who may create a topic must not make the broker write anywhere with its own permissions."""
     values = broker(location=LAKE, allowed_places=["/srv/lake"])
     configs = TABLE | {"ottla.table.location": location}
     if is_allowed:
@@ -95,7 +95,7 @@ def test_a_topic_names_only_places_that_the_nodes_file_allows(location: str, is_
 
 
 def test_a_topic_names_only_catalogs_that_the_nodes_file_allows() -> None:
-    """The broker would send its credentials there."""
+    """Otherwise the broker would send its credentials there."""
     values = broker(location=LAKE, catalog="http://catalog", allowed_places=["http://second"])
     for allowed in ("files", "http://catalog", "http://second"):
         check_topic_configs(TABLE | {"ottla.table.catalog": allowed}, values)

@@ -20,7 +20,7 @@ FEATURES = Features(
 )
 
 
-#: What is served from a higher version on than by the release.
+#: The APIs that are served from a higher version on than by the release.
 LOWEST_LATER = {
     int(key)
     for key, (low, _) in RELEASES["2.8.2"].apis["broker"].items()

@@ -1,4 +1,6 @@
-"""A TLS 1.3 client that sends records as it likes, such as key updates: OpenSSL does the handshake, and gives the secret for the rest."""
+"""A TLS 1.3 client that sends arbitrary records, such as key updates: OpenSSL does the handshake, and exports the secret for
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Secret:
 
 
 class RecordClient:
-    """A connection whose handshake is complete on its own side."""
+    """A connection whose handshake is complete on this side."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: Secret, finished: bytes

@@ -1,4 +1,4 @@
-"""TLS records that bring no data cost their connection, and not the turns of the others, over real sockets."""
+"""TLS records without data take time of their own connection, and not of the turns of others, over real sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.server.network.key_updates import connect
 from tests.server.network.test_tls_stream import Tls, client_context
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
-#: CPU time between two turns of the loop: 20 ms, one more portion of records, and what a slow machine adds. It was 6 s.
+#: The CPU time between two turns of the loop: 20 ms, one more chunk of records, and some time for a slow machine. It was 6 s.
 TURN_S = 0.5
 
 
@@ -29,7 +29,7 @@ LOOPS = ("uvloop",)
 
 @pytest.fixture(autouse=True)
 def no_collection_in_a_turn() -> Iterator[None]:
-    """It takes as long as there are objects of other tests."""
+    """Stop the garbage collector, whose time grows with the objects of other tests."""
     gc.disable()
     yield
     gc.enable()
@@ -77,7 +77,7 @@ async def test_key_updates_right_behind_the_handshake_end_their_connection(caplo
 
 
 async def test_key_updates_between_data_are_served_in_turns_and_others_meanwhile() -> None:
-    """Each portion has a byte of a request, so that no limit is met."""
+    """Each chunk has a byte of a request, so that no limit is reached."""
     async with tiny_node(tls=Tls) as node:
         client, other = await connect(node.port, client_context()), await node.client(client_context())
         frame = heartbeat("m", 1)
@@ -104,7 +104,8 @@ async def test_a_peer_that_reads_no_answers_to_its_key_updates_is_read_no_more(m
         await until(lambda: node.listener.connections)
         [connection] = node.listener.connections
         await until(lambda: connection.transport._stopped & Stop.ANSWERS or len(node.heartbeats.members) == sent)
-        # The answers to what one read of the socket takes are written together: at most as much, for each is as large as its key update.
+        # The answers to one read of the socket are written together, and may be no larger: each answer is as large as its key
+        # update.
         assert connection.transport.get_write_buffer_size() < tls_stream.CIPHERTEXT_HIGH_BYTES + CIPHERTEXT_BYTES
         assert len(node.heartbeats.members) < sent
         client.transport.resume_reading()

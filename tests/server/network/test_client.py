@@ -1,4 +1,4 @@
-"""Channels: pipelined requests to a peer, and what becomes of them when it is slow, gone, or no peer at all."""
+"""Channels: pipelined requests to a peer, and what happens when the peer is slow, gone, or no broker at all."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_lost_connection_fails_what_is_in_flight_and_the_next_request_co
 async def test_an_answer_that_does_not_come_is_a_timeout(real: RealWorld) -> None:
     async with tiny_node() as node:
         channel = Channel(real.world, "127.0.0.1", node.port)
-        await channel.request(ask())  # the 30 ms are not for the connection, which takes longer on a busy machine
+        await channel.request(ask())  # the 30 ms are not for connecting, which takes longer on a busy machine
         with pytest.raises(RequestTimeout, match="did not answer Heartbeat within 30 ms"):
             await channel.request(ask("wait"), timeout_ms=30)
         await until(lambda: node.heartbeats.cancelled)
@@ -104,7 +104,7 @@ async def test_a_peer_that_takes_no_connection_costs_the_time_of_the_request_and
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     channel = Channel(real.world, "127.0.0.1", server.sockets[0].getsockname()[1])
-    async with asyncio.timeout(9):  # an attempt to connect is given up after 10 s
+    async with asyncio.timeout(9):  # an attempt to connect ends after 10 s
         with pytest.raises(RequestTimeout, match="did not take a connection within 30 ms"):
             await channel.request(ask(), timeout_ms=30)
     channel.close()

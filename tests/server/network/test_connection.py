@@ -46,7 +46,7 @@ async def test_pipelined_requests_are_answered_in_order_and_served_together() ->
         assert node.heartbeats.members == [f"m{number}" for number in range(500)]
 
 
-#: uvloop's, and one more.
+#: uvloop's limit, and one more.
 BUFFERS_MAX = (1 << 20) + 1
 
 
@@ -109,7 +109,7 @@ async def test_an_answer_that_was_ready_before_it_was_returned_is_sent_at_once()
 async def test_a_response_that_cannot_be_encoded_ends_its_connection_alone(
     when: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its error code is larger than two bytes. An error response would need the same encoder, and the client waits for one."""
+    """Its error code is larger than two bytes. An error response would need the same encoder, and the client would wait for it."""
     wrong = ListGroupsResponse(error_code=1 << 20, groups=[ListedGroup(group_id="planted")])
     reply: Reply[ListGroupsResponse] = Reply()
 
@@ -266,13 +266,13 @@ async def test_large_frames_arrive_whole_in_pieces_of_any_size(size: int) -> Non
 
 
 async def test_a_client_that_never_reads_costs_a_fixed_amount() -> None:
-    """It asks for 2,000 answers of 200 KB; what is kept for it stays within a few of them."""
+    """It requests 2,000 responses of 200 KB; what is kept for it stays within a few of them."""
     served = 0
 
     def counted(request: FetchRequest, context: RequestContext) -> FetchResponse:
         nonlocal served
         served += 1
-        # Bytes of its own each time: that these are kept is what would show.
+        # Each has its own bytes, because a test is about keeping these.
         partition = PartitionData(partition_index=0, records=memoryview(bytes(FETCH_RECORDS)))
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
 
@@ -371,7 +371,7 @@ async def test_a_thousand_idle_connections_cost_little() -> None:
         grown = psutil.Process().memory_info().rss - before
         for sock in sockets:
             sock.close()
-        # 10,000 connections are to fit into 400 MiB; these need a tenth of that per connection.
+        # 10,000 connections must fit into 400 MiB; these need a tenth of that per connection.
         assert grown < 1000 * 10_000, grown
         assert all(isinstance(connection, Connection) for connection in node.listener.connections)
         for client in clients:

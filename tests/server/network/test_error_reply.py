@@ -1,4 +1,4 @@
-"""Every API can say an error in every version it has, and says it where Kafka's clients look for it."""
+"""Every API has an error response in every version, with the error where Kafka's clients look for it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ottla.protocol.schema import Field, Struct, WireType, fields
 from ottla.server.network.error_reply import error_reply
 
 CASES = [(api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)]
-#: An answer without log directories is all that Kafka says here.
+#: An empty list of log directories is Kafka's whole response here.
 NOWHERE_TO_SAY_IT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 REFUSED = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "you may not")
 
 
 def filled(cls: type[Any], version: int) -> Any:
-    """A message with one element in every array that the version has."""
+    """Return a message with one element in every array that the version has."""
     message = cls()
     for field in fields(cls):
         if version in field.versions:

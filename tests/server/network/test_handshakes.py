@@ -1,4 +1,4 @@
-"""Steps of TLS handshakes on their thread: one at a time, beside the loop, and of connections that end meanwhile."""
+"""Steps of TLS handshakes on their thread: one at a time, beside the loop, also for connections that end meanwhile."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Gate:
 
 
 async def served(node: TinyNode) -> None:
-    """A new client is let in and answered."""
+    """A new client is accepted and gets a response."""
     client = await node.client(client_context())
     client.send(heartbeat("m", 7))
     assert await client.correlation_ids(1) == [7]
@@ -117,6 +117,6 @@ async def test_a_peer_that_stalls_holds_no_other() -> None:
         stalled = [await node.client() for _ in range(20)]
         for each in stalled:
             each.send(truncated_hello())
-            assert await each.reader.read(1) == b"\x16"  # its step has been taken: it is for the client to go on
+            assert await each.reader.read(1) == b"\x16"  # its step is done, and the client has to continue
         await served(node)
         assert gate.inside == 0

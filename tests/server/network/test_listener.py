@@ -93,7 +93,9 @@ async def test_idle_sockets_make_way_for_those_who_say_something(monkeypatch: py
 async def test_a_crowd_at_a_full_node_takes_few_descriptors_before_idle_sockets_have_made_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It accepted 64 a turn, and the first of them displaced an older one three turns later: 192 descriptors were for files."""
+    """It accepted 64 a turn, and the first of them displaced an older one three turns later, so 192 descriptors were taken from
+    files.
+    """
     limit, room = 160, 80
     monkeypatch.setattr(limits, "UNKNOWN_NS", 0)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
@@ -113,7 +115,7 @@ async def test_a_crowd_at_a_full_node_takes_few_descriptors_before_idle_sockets_
 
 
 async def test_who_makes_way_is_not_waited_for_if_it_reads_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It kept its descriptor for five seconds, beside the one for which it had made way."""
+    """It kept its descriptor for five seconds, beside that of the connection for which it was closed."""
     monkeypatch.setattr(limits, "UNKNOWN_NS", 0)
     monkeypatch.setattr(listener, "LINGER_MS", 600_000)  # longer than any test takes
     async with tiny_node(limits=ConnectionLimits(room=1)) as node:
@@ -154,7 +156,7 @@ async def test_a_node_that_stops_ends_connections_with_unread_requests_without_a
     async with tiny_node() as node:
         with socket.create_connection(("127.0.0.1", node.port)) as client:
             await until(lambda: node.listener.connections)
-            client.sendall(heartbeat("m", 1))  # not read: this turn of the loop goes on
+            client.sendall(heartbeat("m", 1))  # it is not read in this turn of the loop
             await node.listener.stop()
             client.setblocking(False)
             assert await asyncio.get_running_loop().sock_recv(client, 1) == b""

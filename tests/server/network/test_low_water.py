@@ -1,4 +1,4 @@
-"""The loop is woken for the rest of a frame when that is there (SO_RCVLOWAT), and never waits for more than will come."""
+"""The loop is woken for the rest of a frame when that has arrived (SO_RCVLOWAT), and never waits for more than will come."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def produce(size: int, number: int = 1) -> bytes:
 
 
 async def all_seen(other: RawClient) -> None:
-    """The loop has looked at every socket since: it has answered another client twice."""
+    """The loop has checked every socket since then: it has answered another client twice."""
     for number in range(2):
         other.send(heartbeat("m", number))
         assert await other.correlation_ids(1) == [number]
@@ -68,7 +68,7 @@ async def test_a_frame_that_comes_in_pieces_is_read_when_the_rest_is_there(tls: 
 @TLS
 @pytest.mark.parametrize("record", [700, 16_384])
 async def test_a_frame_is_answered_wherever_its_bytes_stop_for_a_while(tls: type[Tls] | None, record: int) -> None:
-    """A TLS record counts, too, of which OpenSSL has a part already: to wait for as much again would be to wait for ever."""
+    """The bytes of a TLS record that OpenSSL already has count, too: waiting for as many again would last for ever."""
     chance = random.Random(record)
     async with tiny_node(Route(PRODUCE, produced), tls=tls) as node:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

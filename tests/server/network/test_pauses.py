@@ -18,10 +18,13 @@ from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
 
 
 class Plan(NamedTuple):
-    """A plan of serving a request: the turns of the loop that each of its pauses lasts; without one it is answered at once."""
+    """A plan for serving a request: the number of turns of the loop that each of its pauses lasts.
+
+    Without pauses it is answered at once.
+    """
 
     turns: list[int]
-    #: The pauses of a batch that is prepared again begin one in the other, those of a ShareFetch's searches together.
+    #: The pauses of a batch that is prepared again are nested; those of a ShareFetch's searches overlap.
     begin: Literal["nested", "together"]
 
 

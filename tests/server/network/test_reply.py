@@ -1,4 +1,4 @@
-"""A response that comes later: its steps, several as one, and clients that do not wait for it."""
+"""A response that comes later: its steps, several combined into one, and clients that do not wait for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUSY = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def received(reply: Reply[Any]) -> list[Any]:
-    """Return the bytes that the connection is given."""
+    """Return the bytes that the connection gets."""
     given: list[Any] = []
     reply.attach(SimpleNamespace(completed=given.append))
     return given

@@ -1,4 +1,6 @@
-"""queued.max.request.bytes: large requests of all connections together take no more, one request apart, and each is served in its time."""
+"""queued.max.request.bytes: large requests of all connections together take at most this, plus one request, and each is served
+in its turn.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def test_the_request_that_reaches_the_limit_is_let_in_and_the_next_ones_are_call
     memory.give_back(90)
     assert (second.called, third.called, memory.waits) == (1, 0, 2)
     assert memory.take(second, 1)
-    assert third.called == 1  # 91 of 100
+    assert third.called == 1  # 91 of 100 bytes
     memory.give_back(91)
     assert memory.taken == 0
 
@@ -56,7 +58,7 @@ def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse
 
 
 def large(correlation_id: int, size: int) -> bytes:
-    """A Produce request of about this size."""
+    """Return a Produce request of about this size."""
     data = [PartitionProduceData(index=0, records=bytes(size))]
     message = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
     return request(PRODUCE, 9, message, correlation_id)

@@ -40,7 +40,7 @@ async def send_buffer_of(node: TinyNode) -> int:
 
 
 def granted(size: int) -> int:
-    """Return the size that this kernel makes of a requested one: twice as much, at most twice net.core.wmem_max."""
+    """Return the size that this kernel makes of a requested one: twice as much, and at most twice net.core.wmem_max."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         return other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
@@ -49,7 +49,7 @@ def granted(size: int) -> int:
 async def test_a_peer_on_the_same_machine_is_near() -> None:
     async with tiny_node() as node, asyncio.timeout(ANSWER_TIMEOUT_S):
         while await send_buffer_of(node) != granted(NEAR_SEND_BUFFER_BYTES):
-            pass  # the round trip of that one was longer than 100 us: the machine is busy
+            pass  # its round trip was longer than 100 us: the machine is busy
 
 
 async def test_a_configured_size_is_taken_for_a_near_peer_too() -> None:

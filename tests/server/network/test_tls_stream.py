@@ -1,4 +1,6 @@
-"""TLS on a connection: handshakes in turns, back-pressure, what is said of a peer that does not speak it, over real sockets."""
+"""TLS on a connection: handshakes in turns, back-pressure, and the message about a peer that does not speak TLS, over real
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ class Tls:
 
 
 class NamedTls(Tls):
-    """Keeps the name that a client asks for, as a node does."""
+    """Keeps the name that a client requests, as a node does."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -1,4 +1,4 @@
-"""The budget of one turn of the loop is one for all connections: what is slow for twenty of them is served over several turns."""
+"""All connections share the budget of one turn of the loop: if requests of twenty are slow, they are served over several turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.manual_clock import ManualClock
 from tests.server.tiny_node import LIST_GROUPS, request, tiny_node
 
 CLIENTS = 20
-#: One request takes so much of a turn that the second one is over its end.
+#: One request takes so much of a turn that the second one exceeds it.
 ONE_NS = TURN_NS * 2 // 3
 
 

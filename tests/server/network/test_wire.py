@@ -1,4 +1,4 @@
-"""The client's side of a connection without I/O: what a peer answers, and what a client makes of it."""
+"""The client's side of a connection without I/O: responses of a peer, and the client's reactions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wire() -> ClientWire[str]:
 
 
 def carried_out(steps: Steps[Any], answer: Callable[[Ask], object]) -> Any:
-    """The result of steps that only ask."""
+    """Return the result of steps that only send requests."""
     done: object = None
     while True:
         try:

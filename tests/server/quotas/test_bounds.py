@@ -1,4 +1,4 @@
-"""A bound refuses what is above it, and counts that; what is there already is served."""
+"""A bound rejects what is above it, and counts that; existing state is still served."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_groups_and_ids_above_the_bounds_of_a_node_are_refused(tmp_path: Path) -
 
             assert [produce(each) for each in (1, 2, 3)] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
             assert produce(1, 1) == ErrorCode.NONE
-            assert produce(-1, -1) == ErrorCode.NONE  # without idempotence a producer is not remembered
+            assert produce(-1, -1) == ErrorCode.NONE  # a producer without idempotence is not remembered
             for kind, key in enumerate(("first", "first")):
                 wire.request(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             eventually(lambda: commit("first") == ErrorCode.NONE, "the group's coordinator")

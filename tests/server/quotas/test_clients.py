@@ -1,4 +1,4 @@
-"""The quotas that clients have used, and how long they wait: the time is the test's."""
+"""The quotas that clients have used, and how long they wait. The test controls the time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_consumer_gets_nothing_while_bytes_are_owed_and_these_are_not_counted(
 def test_time_of_the_loop_is_counted_in_percent_and_waits_are_one_window_at_most() -> None:
     quotas, clock = made({ANN: {"request_percentage": 10.0}})
     meters = quotas.of("ann", "c")
-    quotas.take(meters, HEARTBEAT, 0, 150_000_000)  # 15 % of a second, of which 10 may come at once
+    quotas.take(meters, HEARTBEAT, 0, 150_000_000)  # 15 % of a second, of which 10 ms may come at once
     assert quotas.wait_ms(meters, HEARTBEAT, is_asked=True) == 500
     assert quotas.fetched("ann", "c", 0) == 500
     quotas.take(meters, HEARTBEAT, 0, 5_000_000_000)
@@ -133,7 +133,7 @@ def test_clients_with_ids_of_32_kb_have_meters_and_cost_no_more_than_others() ->
 @pytest.mark.parametrize("consumers", [1, 20])
 @pytest.mark.parametrize("late_ms", [0, 50, 400])
 def test_over_thirty_seconds_consumers_get_their_quota_also_when_they_ask_late(consumers: int, late_ms: int) -> None:
-    """Each of them asks again as soon as it may, and up to `late_ms` later, as on a busy machine; there is always a MiB for it."""
+    """Each consumer asks again as soon as it may, or up to `late_ms` later, as on a busy machine; there is always a MiB for it."""
     limit, rng = 2_000_000.0, random.Random(consumers + late_ms)
     quotas, clock = made({ANN: {"consumer_byte_rate": limit}})
     due, got = [(0, number) for number in range(consumers)], 0

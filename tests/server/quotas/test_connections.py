@@ -1,4 +1,4 @@
-"""New connections of one address: as many as its quota, the others wait before they are closed."""
+"""New connections from one address: as many as its quota are accepted, the others wait before they are closed."""
 
 from __future__ import annotations
 

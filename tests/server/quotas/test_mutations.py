@@ -1,4 +1,6 @@
-"""Partitions are charged topic by topic: refused where the client's version knows the error, held back where it does not."""
+"""Partitions are charged topic by topic: they are rejected if the client's version knows the error, and otherwise the client is
+throttled.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bucket and rate: a property per promise, over any arrivals."""
+"""Bucket and rate: one property for each promise, with any arrivals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_who_waits_for_what_it_owes_gets_no_more_than_the_limit_and_one_burst(
         now_ms += pause_ms + bucket.wait_ms(now_ms + pause_ms)
         bucket.take(value, limit, now_ms)
         taken, last = taken + value, value
-    # What comes last is not held back any more; waits are whole milliseconds.
+    # The last bytes are not delayed any more, and waits are whole milliseconds.
     assert taken - last <= limit * (now_ms + 1_000 + len(arrivals)) / 1_000 * 1.000001
 
 

@@ -1,4 +1,4 @@
-"""Kafka's precedence of quotas (KIP-55), and who shares one."""
+"""Kafka's precedence of quotas (KIP-55), and which clients share one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def entity(**parts: str | None) -> Entity:
     return tuple(sorted((kind.replace("_", "-"), name) for kind, name in parts.items()))
 
 
-#: From the first to the last that counts for ann's client c, with whom each is shared.
+#: From the first to the last one that applies to ann's client c, and the clients that share it.
 ORDER: list[tuple[Entity, Share]] = [
     (entity(user="ann", client_id="c"), Share("ann", "c")),
     (entity(user="ann", client_id=None), Share("ann", "c")),

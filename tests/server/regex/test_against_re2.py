@@ -1,7 +1,7 @@
-"""The matcher of a plain install beside google-re2: the same verdict on every expression, and the same matches.
+"""The matcher of a plain install compared with google-re2: the same verdict on every expression, and the same matches.
 
-Not compared: a group name that is there twice, which RE2/J and so Kafka refuse and google-re2 takes when it captures nothing; `\\B` beside
-characters beyond ASCII, where google-re2 looks between the bytes of one character.
+Two cases are not compared: a group name that occurs twice, which RE2/J (and so Kafka) rejects and google-re2 accepts when it
+captures nothing; and `\\B` beside characters beyond ASCII, where google-re2 looks between the bytes of one character.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The matcher of a plain install refuses some expressions, and a hostile one costs so much."""
+"""The matcher of a plain install rejects some expressions, and the work of a hostile one is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The way from properties to the mechanisms of a listener: what Kafka's names mean, and what a node does not start with."""
+"""From properties to the mechanisms of a listener: the meaning of Kafka's names, and the mistakes with which a node does not
+start.
+"""
 
 from __future__ import annotations
 

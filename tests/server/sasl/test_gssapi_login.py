@@ -1,4 +1,4 @@
-"""Logins by GSSAPI with a real KDC, frame by frame; skipped with the reason where there is none."""
+"""Logins by GSSAPI with a real KDC, frame by frame. They are skipped with the reason if there is none."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_node_logs_in_with_its_key_table_as_the_name_of_the_rules(
 async def test_a_command_logs_in_with_a_key_table_or_with_tickets(
     realm: Realm, login: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.alice.keytab)  # in the place of kinit
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.alice.keytab)  # it replaces kinit
     properties = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.kerberos.service.name": "kafka",
@@ -119,7 +119,7 @@ async def test_a_command_logs_in_with_a_key_table_or_with_tickets(
 
 
 async def test_a_channel_logs_in_again_before_its_session_ends(realm: Realm) -> None:
-    clock = ManualClock()  # of the channel alone: the node's session does not end while the machine is busy
+    clock = ManualClock()  # it belongs only to the channel: the node's session does not end while the machine is busy
     async with node(realm, session_ms=600_000) as to, channel(to, as_alice(realm), clock) as peer:
         await peer.request(HeartbeatRequest("g", 0, "m"))
         clock.advance_to(550_000)

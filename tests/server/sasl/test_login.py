@@ -1,4 +1,6 @@
-"""The login of a connection, frame by frame: what each state accepts, and what a client costs that never gets through (invariant 48)."""
+"""The login of a connection, frame by frame: what each state accepts, and the resources of a client that never succeeds
+(invariant 48).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ SHAKE = request(HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
 
 
 class TwoSteps:
-    """A mechanism with a challenge, whose credential ends."""
+    """A mechanism with a challenge, whose credential expires."""
 
     def __init__(self, expires_ms: int | None) -> None:
         self._expires_ms = expires_ms
@@ -318,7 +320,7 @@ async def test_a_login_that_does_not_go_on_ends(monkeypatch: pytest.MonkeyPatch)
         assert await silent.is_closed_by_peer()
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             with suppress(ConnectionResetError):
-                await stopped.reader.read()  # its answer too, unless that took longer than the whole login may
+                await stopped.reader.read()  # its response too, unless that took longer than the whole login may
         assert counts(tiny).failed == 2
 
 
@@ -346,7 +348,7 @@ async def test_a_name_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFi
 
 
 async def test_peers_without_a_login_take_nothing_of_the_memory_for_requests_of_clients() -> None:
-    """Some two hundred of them that declared 512 KiB each kept a client's request waiting for 29 seconds."""
+    """Some two hundred connections that declared 512 KiB each kept a client's request waiting for 29 seconds."""
     token = request(AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b"x" * 500_000))
     large = request(LIST_GROUPS, 4, ListGroupsRequest(states_filter=["x" * 20_000] * 5))
     assert len(large) > LARGE_FRAME_BYTES

@@ -1,4 +1,4 @@
-"""The SASL mechanisms as state machines: each token of a client, and what it leads to."""
+"""The SASL mechanisms as state machines: each token of a client, and its result."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def exchange(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096, nonce: st
 
 
 def proof(mechanism: str, password: bytes, first_bare: str, server_first: bytes, without_proof: str) -> str:
-    """The client's side, written from RFC 5802 alone."""
+    """The client's side, written only from RFC 5802."""
     digest = HASHES[mechanism]
     fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
     salted = hashlib.pbkdf2_hmac(digest, password, base64.b64decode(fields["s"]), int(fields["i"]))
@@ -157,7 +157,7 @@ def test_the_exchange_of_rfc_7677_is_reproduced() -> None:
 
 
 def test_a_user_that_does_not_exist_is_challenged_like_the_others_and_alike_by_each_node() -> None:
-    """Decoys of 16 bytes and 4,096 iterations, from a key of each node, showed which users exist."""
+    """Decoys of 16 bytes and 4,096 iterations, from each node's own key, showed which users exist."""
     like = Stored(b"s" * 32, b"stored", b"server", 8192)
     first, other = (decoy(like, own_key, "unknown") for own_key in (b"node 1", b"node 2"))
     assert first == other

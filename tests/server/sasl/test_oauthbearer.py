@@ -1,4 +1,4 @@
-"""OAUTHBEARER: which tokens are accepted, signed and unsigned, and where keys and tokens come from."""
+"""OAUTHBEARER: the tokens that are accepted, signed and unsigned, and the sources of keys and tokens."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_a_malformed_message_fails_without_being_repeated(message: bytes) -> Non
 
 
 class Provider:
-    """An identity provider: what it answers, and what it was asked."""
+    """An identity provider: its responses, and the requests that it got."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -308,7 +308,7 @@ async def test_keys_are_fetched_and_again_for_a_key_that_is_missing(monkeypatch:
             tokens(signed(key_id="new"))
         await until(lambda: set(keys.keys) == {"new"})
         assert tokens(signed(key_id="new")).subject == "alice"
-        # What is wrong with the provider does not take the keys away.
+        # A failure of the provider does not remove the keys.
         idp.answer, asked = b"<html>", len(idp.asked)
         keys.missing()
         await until(lambda: len(idp.asked) > asked + 2)
@@ -343,7 +343,7 @@ async def test_keys_can_be_in_a_file(tmp_path: Path) -> None:
 
 
 class Locked(OsFiles):
-    """Files that this process may not read: root may read all that there are."""
+    """Return files that this process may not read. Root may read all files."""
 
     is_locked = True
 

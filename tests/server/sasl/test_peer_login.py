@@ -75,7 +75,7 @@ async def test_a_login_that_fails_is_logged_once_and_raised_each_time(
 
 
 async def test_a_channel_has_a_new_connection_before_its_session_ends() -> None:
-    clock = ManualClock()  # of the channel alone: the node's session does not end while the machine is busy
+    clock = ManualClock()  # it belongs only to the channel: the node's session does not end while the machine is busy
     async with channel_to_node("secret", session_ms=600_000, clock=clock) as (node, channel):
         await channel.request(HeartbeatRequest("g", 0, "m"))
         before = channel._protocol

@@ -11,7 +11,7 @@ DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items() if name.st
 
 
 def properties(files: Mapping[str, bytes | str] | None = None, **texts: str) -> TlsProperties:
-    """Names with underscores for dots; the default of the rest."""
+    """Names have underscores in place of dots; other properties have their defaults."""
     contents = {path: each.encode() if isinstance(each, str) else each for path, each in (files or {}).items()}
     parsed = {
         name.replace("_", "."): BROKER_CONFIGS[name.replace("_", ".")].parse(text) for name, text in texts.items()

@@ -1,4 +1,4 @@
-"""The way from properties to what OpenSSL serves: versions, cipher suites, certificates of clients, trust."""
+"""From properties to OpenSSL's behaviour: versions, cipher suites, certificates of clients, trust."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_servers_name_is_checked_unless_the_algorithm_is_empty() -> None:
 
 
 def test_a_certificate_in_the_trust_store_is_an_anchor_also_if_another_signed_it() -> None:
-    """Java's trust managers take it, too; OpenSSL alone asks for the root."""
+    """Java's trust managers accept it, too; OpenSSL itself requires the root."""
     trusts_leaf = client_context(
         properties(ssl_truststore_type="PEM", ssl_truststore_certificates=NODE.chain_pem.partition("-----END")[0]
                    + "-----END CERTIFICATE-----")

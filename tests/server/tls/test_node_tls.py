@@ -1,4 +1,7 @@
-"""The TLS of a node on a clock of the test's own: principals, and files that are looked at. A cluster's is in tests/cluster/test_tls.py."""
+"""The TLS of a node with a clock of the test: principals, and files that are checked for changes.
+
+A cluster's is in tests/cluster/test_tls.py.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ async def test_the_principal_is_the_mapped_name_of_the_certificate(tmp_path: Pat
 async def test_a_listener_with_sasl_asks_for_certificates_only_with_its_own_property(
     tmp_path: Path, real: RealWorld
 ) -> None:
-    """KIP-684: ssl.client.auth without the listener's prefix is for SSL alone."""
+    """KIP-684: ssl.client.auth without the listener's prefix applies only to SSL."""
     config = configured(tmp_path, ssl_client_auth="required")
     tls = NodeTls(real.world, config)
     assert tls.of_listener("SSL", "SSL").context.verify_mode.name == "CERT_REQUIRED"
@@ -100,7 +103,7 @@ async def test_a_file_that_cannot_be_used_is_reported_once_and_the_next_one_is_t
 
 
 class Locked(OsFiles):
-    """Files that may not be read although nothing of them changes: the rights of their directory are wrong."""
+    """Files that become unreadable without a change of their own: the permissions of their directory are wrong."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Key stores and trust stores in each form, and what is said of those that cannot be used: property, file, remedy, no secret."""
+"""Key stores and trust stores in each form, and the message about unusable ones: property, file, remedy, and no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives the log cleaner in this process, a step at a time: what `broker.log_cleaner` does with a process of its own."""
+"""Runs the log cleaner in this process, step by step, as `broker.log_cleaner` does it in a separate process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.storage.files import Files
 
 
 def steps_done(steps: Generator[Step, PassProgress | None, object], files: Files) -> Generator[Step, None, object]:
-    """Does each step and yields it afterwards; what a step raises is thrown into the cleaner, as a driver must do."""
+    """Do each step and yield it afterwards. An exception in a step is thrown into the cleaner, as a driver must do."""
     work: CleaningPass | None = None
     answer: PassProgress | None = None
     failure: BaseException | None = None

@@ -37,7 +37,7 @@ def put(log: Log, rows: list[tuple[bytes, bytes | None]], **fields: object) -> i
 
 
 def run(log: Log, now_ms: int = NOW_MS, first_dirty: int = 0, memory_bytes: int = 1 << 20) -> int:
-    """One pass over everything but the active segment; how many steps it took."""
+    """Make one pass over everything except the active segment. Return how many steps it took."""
     log.advance_high_watermark(log.log_end_offset)
     return sum(1 for _ in passing(log, now_ms, first_dirty, memory_bytes))
 
@@ -47,13 +47,13 @@ def passing(log: Log, now_ms: int = NOW_MS, first_dirty: int = 0, memory_bytes: 
 
 
 def due(logs: Logs, now_ms: int = NOW_MS) -> object:
-    """The first request of the cleaner, None if no log is due."""
+    """Return the first request of the cleaner, or None if no log is due."""
     with closing(Cleaner(logs).run(now_ms)) as steps:
         return next((step for step in steps if step is not None), None)
 
 
 def cleaned(logs: Logs, now_ms: int = NOW_MS) -> bool:
-    """One pass over the log that needs it most; whether there was one."""
+    """Make one pass over the log that needs it most. Return whether there was one."""
     return bool(list(steps_done(Cleaner(logs, 1 << 20).run(now_ms), logs.files)))
 
 
@@ -272,7 +272,7 @@ class Died(BaseException):
 
 
 class DyingFiles(OsFiles):
-    """The process dies instead of the n-th rename; nothing is tidied up after that."""
+    """The process dies instead of making the n-th rename, and nothing is cleaned up after that."""
 
     def __init__(self, step: int) -> None:
         super().__init__()

@@ -143,7 +143,7 @@ def test_a_truncation_below_what_was_cleaned_makes_the_rest_dirty_again(tmp_path
 
 
 def test_a_pass_that_began_before_a_truncation_ends_with_it(tmp_path: Path) -> None:
-    """Its map names a later value of the key, which the truncation removes."""
+    """The map names a later value of the key, and the truncation removes that value."""
     log = open_at(tmp_path, COMPACT)
     put(log, b"precious", b"committed")
     grow(log, 60)
@@ -184,10 +184,12 @@ def test_what_a_pass_decides_by_is_on_the_disk_before_anything_goes(tmp_path: Pa
 
 
 def test_no_snapshot_outlives_a_marker_that_it_counts_on(tmp_path: Path) -> None:
-    """Replayed from it without the marker, the transaction would be open for ever, and hold the stable offset back."""
+    """If the log were replayed from there without the marker, the transaction would be open for ever, and hold back the last
+    stable offset.
+    """
     config = replace(COMPACT, delete_retention_ms=0)
     log = open_at(tmp_path, config)
-    put(log, b"large", b"x" * 1100)  # so that the segments do not become one
+    put(log, b"large", b"x" * 1100)  # so that the segments are not merged
     batch = build_batch([(b"k", b"1", NOW_MS)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     append(log, batch)
     log.roll(NOW_MS)
@@ -212,7 +214,10 @@ def test_no_snapshot_outlives_a_marker_that_it_counts_on(tmp_path: Path) -> None
 
 
 def poison(log: Log) -> None:
-    """A record whose timestamp does not fit into 64 bits, from a leader that took it: clients are refused."""
+    """A record whose timestamp does not fit into 64 bits, from a leader that has accepted it.
+
+    Such records from clients are rejected.
+    """
     payload = encode_record(0, 1, b"m", b"v") + encode_record(1, 1, b"k", None)
     header = {"base_timestamp": 2**63 - 1, "max_timestamp": NOW_MS, "last_offset_delta": 1, "count": 2}
     records = pack_batch(
@@ -247,7 +252,7 @@ def test_a_log_that_cannot_be_cleaned_is_passed_over_and_the_others_go_on(tmp_pa
 
 @pytest.mark.parametrize("at", [8, 16, 30, 75])
 def test_a_damaged_batch_is_never_given_a_checksum_that_is_right(tmp_path: Path, at: int) -> None:
-    """A length, a magic, an offset delta and a byte of a record, in a sealed segment."""
+    """Damage to a length, a magic, an offset delta and a byte of a record, in a sealed segment."""
     logs = node(tmp_path)
     log = logs.create("t", 0, OLD, COMPACT)
     append(log, build_batch([(b"a", b"%d" % i * 20, NOW_MS) for i in range(5)] + [(b"b", None, NOW_MS)]))
@@ -279,7 +284,7 @@ def test_a_damaged_offset_ends_a_pass(tmp_path: Path, segment: int, base_offset:
 
 
 def test_a_damaged_record_of_the_clean_part_ends_a_pass(tmp_path: Path) -> None:
-    """A batch that stays as it is was copied unread, and a damaged key could name a record that goes."""
+    """An unchanged batch was copied unread, so a damaged key could stand for a record that is removed."""
     logs = node(tmp_path)
     log = logs.create("t", 0, OLD, COMPACT)
     put(log, b"only once", b"x" * 40)
@@ -335,7 +340,7 @@ def test_a_full_disk_makes_compaction_wait(tmp_path: Path, monkeypatch: pytest.M
 def test_a_pass_whose_process_is_killed_waits_for_another_process_and_gives_the_log_up_after_five(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel ends it first when memory runs out. One death ended compaction of that log until the node's restart."""
+    """When memory runs out, the kernel kills it first. One death ended compaction of that log until the node's restart."""
     logs = node(tmp_path)
     log = logs.create("t", 0, OLD, COMPACT)
     grow(log, 60)

@@ -1,4 +1,6 @@
-"""A medium, a human or an unlucky kill has damaged the files of a log: typed errors, this partition only, nothing destroyed."""
+"""A medium, a human or an unlucky kill has damaged the files of a log: errors are typed, only this partition fails, nothing is
+destroyed.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def die_between_copy_and_stamp(log: Log, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def with_a_gap(directory: Path) -> Log:
-    """A follower of a compacted log that leads now: a gap at 10, and acknowledged records behind it."""
+    """A follower of a compacted log has become the leader: there is a gap at 10, and acknowledged records behind it."""
     log = open_at(directory)
     for offset in [*range(3), *range(10, 12)]:
         placed = bytearray(batch())
@@ -105,7 +107,7 @@ def test_a_segment_begun_behind_a_gap_in_vain_is_given_up_for_an_earlier_batch(t
 
 
 def test_empty_segments_behind_gaps_go_at_one_start(tmp_path: Path) -> None:
-    """Compaction emptied one of them; a second restart must find what the first has found."""
+    """Compaction emptied one of them. A second restart must find the same state as the first."""
     log = open_at(tmp_path)
     append(log, batch())
     log.close()
@@ -136,7 +138,7 @@ def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Pat
 def test_a_torn_batch_behind_a_gap_that_the_log_once_ended_in_is_no_damage(
     tmp_path: Path, leave: Callable[[Log], object]
 ) -> None:
-    """The recovery point was at the end of the gap, and what then happened made the log forget that there was one."""
+    """The recovery point was at the end of the gap; then something made the log forget that there was a gap."""
     log = with_a_gap(tmp_path)
     truncate_to(log, 7)
     log.flush()
@@ -165,7 +167,7 @@ def test_a_batch_whose_offset_leapt_ahead_ends_the_log_before_it(tmp_path: Path)
 def test_the_first_batch_of_a_log_is_not_there_before_it_is_stamped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its offset of 0 would be right, and its client's leader epoch would become the log's."""
+    """Its offset 0 would be right, but its client's leader epoch would become that of the log."""
     log = open_at(tmp_path)
     die_between_copy_and_stamp(log, monkeypatch)
     del log
@@ -195,7 +197,7 @@ def test_a_damaged_length_in_a_sealed_segment_is_a_corrupt_message(tmp_path: Pat
 
 @pytest.mark.parametrize("length", [-12, 0, 48, 2**31 - 1, -(2**31)])
 def test_a_length_that_came_back_damaged_from_the_disk_is_a_corrupt_message(tmp_path: Path, length: int) -> None:
-    """The damage is in the active segment, in a batch that this process wrote: its page may have been written out and read again."""
+    """The damage is in the active segment, in a batch of this process: its page may have been written out and read again."""
     log = filled(tmp_path, 10)
     segment = log.segments.active
     assert segment.base_offset == 0
@@ -290,7 +292,7 @@ def test_a_clean_log_that_leads_to_another_offset_is_damaged(
 
 @pytest.mark.parametrize("length", [-12, -200, 0, 2**31 - 1])
 def test_a_damaged_swap_of_compaction_ends_a_start_and_removes_nothing(tmp_path: Path, length: int) -> None:
-    """A length of -12 leads back to the same batch: the search for the last offset never ended."""
+    """A length of -12 leads back to the same batch, so the search for the last offset never ended."""
     filled(tmp_path, 40).close()
     first = sorted(tmp_path.glob("*.log"))[0]
     data = bytearray(first.read_bytes())
@@ -469,7 +471,7 @@ def test_pages_that_cannot_be_read_take_the_directory_offline_and_not_the_proces
 
 
 class LostPages(OsFiles):
-    """A disk that cannot read any more what is not in memory."""
+    """A disk that can no longer read what is not in memory."""
 
     def map(self, path: str, capacity: int, writable: bool) -> MappedFile:
         mapped = super().map(path, capacity, writable)
@@ -588,7 +590,7 @@ def test_one_damaged_partition_is_offline_and_the_others_are_opened(
     assert logs.directories[0].online and logs.open.by_name("a", 0) is None
     assert (log := logs.open.by_name("b", 0)) is not None and log.log_end_offset == 60
     for _ in range(2):
-        with pytest.raises(DamagedPartition):  # an empty log in its place would lose all of it
+        with pytest.raises(DamagedPartition):  # an empty log in its place would lose all records
             logs.create("a", 0, b"a" * 16, SMALL)
     assert any(str(path) in record.message and "Remedy" in record.message for record in caplog.records)
     assert path.read_bytes().startswith(b"\xff\xff")

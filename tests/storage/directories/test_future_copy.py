@@ -1,4 +1,4 @@
-"""A future log follows the log that it is to replace: where two logs agree, starts, gaps, compaction."""
+"""A future log follows the log that it will replace: the point up to which both agree, starts, gaps, compaction."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_copy_that_rolls_by_time_has_its_sync_on_a_worker(two: Logs) -> None:
 
 
 def test_a_search_that_still_reads_the_old_log_fails_alone(two: Logs) -> None:
-    """It may be a search by time that takes several turns. Its client asks again."""
+    """A search by time may take several turns. Its client asks again."""
     log, future = moving(two)
     copy_all(log, future)
     two.futures.replace(log, future, NOW_MS)

@@ -65,7 +65,7 @@ def opened(*paths: Path, mappings: Mappings | None = None) -> Logs:
 
 
 def killed(logs: Logs) -> None:
-    """Release the locks alone, as the kernel does for a dead process."""
+    """Release only the locks, as the kernel does for a dead process."""
     for directory in logs.directories:
         assert directory.lock is not None
         directory.lock.release()
@@ -153,7 +153,7 @@ def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) ->
 def test_a_file_that_cannot_be_unlinked_keeps_no_file_of_another_disk(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that the kernel mounted read-only stopped the removal on all disks, each five minutes at the same path."""
+    """The kernel mounted a disk read-only, and that stopped the removal on all disks, each five minutes at the same path."""
     logs = opened(node)
     for topic, name in ((A, "orders"), (B, "payments")):
         append(logs.create(name, 0, topic, LogConfig(file_delete_delay_ms=0)), batch())
@@ -317,7 +317,7 @@ def test_a_log_that_may_be_in_an_unreadable_directory_is_not_created_in_another(
     logs = opened(tmp_path / "a", tmp_path / "b")
     with pytest.raises(LogDirectoryOffline):
         logs.create("orders", 0, A, SMALL, directory_id=B)
-    # A new replica has no directory yet, and one that is known to be elsewhere is there.
+    # A new replica has no directory yet, and one that is known to be elsewhere has its own.
     assert logs.open.directory_of(logs.create("orders", 1, A, SMALL, directory_id=bytes(16))).path == str(
         tmp_path / "a"
     )

@@ -1,4 +1,4 @@
-"""A crash, a bad disk or a meddling hand leaves something in a log directory that is opened again."""
+"""A crash, a bad disk or manual changes have left something in a log directory that is opened again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention of all logs of a directory: in turns, and whatever becomes of one log."""
+"""Retention of all logs in a directory: it runs in turns, and goes on whatever happens to one log."""
 
 from __future__ import annotations
 

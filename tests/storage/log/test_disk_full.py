@@ -1,4 +1,4 @@
-"""A full disk refuses appends cleanly, keeps everything readable and goes on once there is room. Never SIGBUS."""
+"""A full disk rejects appends cleanly, keeps everything readable, and continues once there is room. There is never a SIGBUS."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(log: Log) -> bytes:
-    """Appends until the disk is full; what was acknowledged."""
+    """Append until the disk is full. Return what was acknowledged."""
     for i in range(10_000):
         try:
             append(log, batch(fill=i, size=1000))
@@ -68,7 +68,10 @@ def of_producer(sequence: int) -> bytes:
 
 
 def test_what_follows_a_refused_batch_is_refused_for_its_reason_until_that_one_is_in(small_disk: Path) -> None:
-    """An idempotent producer has several under way. Out of order would be its own fault, and make it begin a new epoch."""
+    """An idempotent producer has several batches in flight.
+
+    An error about their order would be its own fault, and make it begin a new epoch.
+    """
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(300_000))
     log = open_at(small_disk / "log", CONFIG)
@@ -222,7 +225,7 @@ def test_a_copy_with_holes_behind_the_last_batch_refuses_on_a_full_disk(
 def test_an_abort_with_no_room_for_its_index_entry_is_refused_and_the_log_stays_online(
     small_disk: Path, origin: Origin
 ) -> None:
-    """The marker fits into what is allocated, and the 34 bytes beside it do not."""
+    """The marker fits into the allocated space, but the 34 bytes beside it do not."""
     log = open_at(small_disk / "log", CONFIG)
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     take_the_rest(small_disk)

@@ -1,4 +1,4 @@
-"""The file system's part of an append may be done on another thread first, so that the event loop does not wait for it."""
+"""The file system calls of an append may first be made on another thread, so that the event loop does not wait for them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Syncs(OsFiles):
 
 
 class Full(OsFiles):
-    """A disk that has room for directories only."""
+    """A disk that has room only for directories."""
 
     def pwrite(self, path: str, offset: int, data: bytes) -> None:
         raise DiskFull(path, OSError(errno.ENOSPC, "no room"))
@@ -58,7 +58,7 @@ def from_a_client(log: Log, records: bytes, prepared: Prepared | Turn) -> int:
 
 
 def prepared_by_disk_job(log: Log, records: bytes) -> Prepared:
-    """Prepare as `broker.long_work` does, which calls what is asked for on a worker."""
+    """Prepare as `broker.long_work` does, which runs the requested calls on a worker."""
     work = prepare_append(log, memoryview(records), NOW_MS, Turn())
     try:
         while True:
@@ -272,7 +272,7 @@ def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, mon
 def test_a_snapshot_that_retention_passes_while_a_flush_writes_it_is_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Retention removes the file after the flush has ended, and the log went on naming it (seed 700 of tests/sim/log_threads.py)."""
+    """Retention removes the file after the flush has ended, and the log still named it (seed 700 of tests/sim/log_threads.py)."""
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 0)
     log = open_at(tmp_path)
     for producer_id in range(4):
@@ -332,7 +332,7 @@ def test_a_truncation_takes_over_the_producers_that_its_disk_job_has_read(
 def test_what_a_disk_job_has_read_does_not_count_behind_another_truncation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another snapshot of that offset may have been written since."""
+    """Meanwhile another snapshot of that offset may have been written."""
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
     log, _ = of_many_producers(tmp_path)
     job = truncation_job(log, 15)

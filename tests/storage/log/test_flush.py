@@ -1,4 +1,4 @@
-"""Flushes whose system calls run on a worker while the log goes on: what counts when they end."""
+"""Flushes whose system calls run on a worker while the log continues: what is durable when they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def grow(log: Log, count: int, **producer: int) -> None:
 
 
 def flush_around(log: Log, meanwhile: str) -> bool:
-    """A flush whose job begins before a truncation; the worker takes it up before or after that."""
+    """A flush whose job begins before a truncation. The worker starts it before or after the truncation."""
     job = log.begin_flush()
     assert job is not None
     if meanwhile == "before it runs":
@@ -34,7 +34,7 @@ def flush_around(log: Log, meanwhile: str) -> bool:
 
 @pytest.mark.parametrize("meanwhile", ["before it runs", "after it ran"])
 def test_a_flush_that_began_before_a_truncation_does_not_count(tmp_path: Path, meanwhile: str) -> None:
-    """Else what is appended in place of the truncated batches would count as synced: with flush.messages=1 it is acknowledged."""
+    """Otherwise records that replace the truncated batches would count as synced, and with flush.messages=1 be acknowledged."""
     log = open_at(tmp_path)
     grow(log, 50)
     assert not flush_around(log, meanwhile)
@@ -59,7 +59,10 @@ def test_what_is_appended_while_a_flush_runs_belongs_to_the_next(tmp_path: Path)
 
 
 def test_two_flushes_of_one_log_keep_the_snapshot_that_the_first_has_written(tmp_path: Path) -> None:
-    """Both began before either ran, as those of flush.ms and of flush.messages may. The second removed the file of the first."""
+    """Both began before either ran, which may happen with flush.ms and flush.messages.
+
+    The second one removed the file of the first.
+    """
     log = open_at(tmp_path)
     for producer_id in range(PRODUCERS_AT_ONCE + 1):
         grow(log, 1, producer_id=producer_id, producer_epoch=0, base_sequence=0)
@@ -89,7 +92,7 @@ def test_a_snapshot_that_was_written_of_a_truncated_end_is_removed(tmp_path: Pat
 
 
 def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of two flushes wrote it of a truncated end, and ends while the file is already the second one's."""
+    """The first of two flushes wrote it for a truncated end, and ends when the file already belongs to the second one."""
     monkeypatch.setattr(producer_snapshots, "PRODUCERS_AT_ONCE", 0)
     log = open_at(tmp_path)
     jobs = []
@@ -113,7 +116,7 @@ def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, m
 
 
 def test_a_failure_of_the_disk_takes_the_log_offline_when_the_flush_ends(tmp_path: Path) -> None:
-    """The worker keeps it: on_failure changes what belongs to the log's own thread."""
+    """The worker keeps the error: on_failure changes state that belongs to the log's own thread."""
     log = open_at(tmp_path)
     failures: list[StorageFailure] = []
     log.partition_dir.on_failure = failures.append

@@ -1,4 +1,4 @@
-"""Appending and reading: what is assigned, refused, rolled, found again."""
+"""Appending and reading: what is assigned, rejected, rolled, and found again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.storage.logs_for_tests import (
 
 
 def refused(log: Log, records: bytes, origin: Origin = Origin.CLIENT) -> str:
-    """The name of the error; the log must be as it was."""
+    """Return the name of the error. The log must be unchanged."""
     before = (log.log_end_offset, log.segments.size, read_all(log), len(log.producers))
     with pytest.raises(KafkaError) as raised:
         append_as(origin, log, records, 0, NOW_MS)
@@ -158,7 +158,7 @@ def test_the_topics_codec_replaces_the_producers(tmp_path: Path, wanted: str, co
         assert refused(log, patched(batch(compression=3), 70, b"\xff" * 20)) == "INVALID_RECORD"
 
 
-#: Records that Apache Kafka refuses, by what is wrong with them, and the count of the header.
+#: Records that Apache Kafka rejects, by what is wrong with them, and the count in the header.
 UNREADABLE = {
     "a header without a key": (b"\x12\0\0\0\2k\2v\2\1\0", 1),
     "headers -1": (b"\x10\0\0\0\2k\2v\1", 1),
@@ -197,7 +197,7 @@ def test_a_batch_that_is_too_long_for_a_turn_is_prepared_first(tmp_path: Path) -
     assert log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared).last_offset == count - 1
     stored = next(log.batches(0))
     assert (stored.compression, stored.count) == (1, count)
-    # Under another configuration it would have to be prepared again.
+    # With another configuration it would have to be prepared again.
     log.update_config(LogConfig(cleanup_policy=("compact",), compression_type="lz4"))
     with pytest.raises(TooLong):
         log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared)
@@ -411,7 +411,7 @@ def test_a_damaged_batch_in_a_replicated_set_keeps_the_whole_set_out(tmp_path: P
 
 @pytest.mark.parametrize("key", [b"", b"\0\0\0\x09"])
 def test_a_leaders_marker_that_cannot_be_read_changes_nothing(tmp_path: Path, key: bytes) -> None:
-    """Found out after it was written, the log would go on without the end of the transaction, or of the follower."""
+    """If this were noticed after the write, the log would continue without the end of the transaction, or of the follower."""
     log = open_at(tmp_path)
     unreadable = build_batch(
         [(key, b"\0" * 6, NOW_MS)], base_offset=1, producer_id=7, producer_epoch=0, transactional=True, control=True
@@ -562,7 +562,7 @@ def test_a_segment_remembers_a_bounded_number_of_places_for_readers_that_come_ba
 
 
 def test_a_read_after_a_replay_over_several_segments_begins_in_the_segment_of_its_offset(tmp_path: Path) -> None:
-    """Replay asks each segment for the offset that it begins with, also those that begin after it."""
+    """A replay asks each segment for the offset that it begins with, also segments that begin after it."""
     log = open_at(tmp_path, LogConfig())
     for _ in range(3):
         append(log, batch(2))

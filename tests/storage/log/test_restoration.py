@@ -1,4 +1,6 @@
-"""A log whose beginning only remote storage has: its epochs and producer states survive every crash, all of them or nothing (KIP-405)."""
+"""A log whose beginning is only in remote storage: its epochs and producer states survive every crash, all of them or none
+(KIP-405).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def new_disk(seed: int) -> SimDisk:
 
 
 def old_log(directory: Path, disk: SimDisk | None = None) -> Log:
-    """Four records of another history, on the disk."""
+    """Four records of another history are on the disk."""
     log = open_at(directory, TIERED, files=disk)
     for sequence in range(4):
         records = batch(producer_id=OLD, producer_epoch=0, base_sequence=sequence)
@@ -60,7 +62,7 @@ def test_it_begins_behind_the_store_and_is_found_so_again(tmp_path: Path, clean:
     assert (log.high_watermark, log.recovery_point) == (60, 60)
     if clean:
         log.close()
-    # After a kill the checkpoint may still have the recovery point of before.
+    # After a kill the checkpoint may still have the earlier recovery point.
     again = open_at(tmp_path, TIERED, clean=clean, recovery_point=60 if clean else 0, log_start_offset=5)
     assert of(again) == restored_from(5)
 
@@ -81,7 +83,7 @@ def test_a_retry_of_a_batch_that_only_the_store_has_is_a_duplicate(tmp_path: Pat
 
 @pytest.mark.parametrize("power", [False, True])
 def test_a_crash_in_any_call_leaves_one_history_or_an_empty_log(power: bool) -> None:
-    """Epochs of the store beside batches of before would pass for the leader's log."""
+    """Epochs from the store beside earlier batches would be taken for the leader's log."""
     seen: set[str] = set()
     for calls in range(1, 200):
         disk = new_disk(calls)
@@ -142,7 +144,7 @@ def test_on_a_full_disk_nothing_changes_and_it_is_done_when_there_is_room() -> N
 
 
 def open_transaction(disk: SimDisk | None, config: LogConfig, directory: Path = DIRECTORY) -> Log:
-    """A transaction begins in the first segment; others write three segments behind it."""
+    """A transaction begins in the first segment; other producers write three segments behind it."""
     log = open_at(directory, config, files=disk)
     begun = batch(producer_id=OLD, producer_epoch=0, base_sequence=0, transactional=True)
     append_trusted(log, begun, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
@@ -155,7 +157,7 @@ def open_transaction(disk: SimDisk | None, config: LogConfig, directory: Path = 
 
 @pytest.mark.parametrize("power", [False, True])
 def test_a_transaction_whose_records_only_the_store_has_is_known_to_be_open_after_a_crash(power: bool) -> None:
-    """The simulator found an aborted record that a read_committed consumer was given: the marker behind it had ended nothing."""
+    """The simulator found that a read_committed consumer got an aborted record: the marker behind it had ended nothing."""
     for calls in range(1, 200):
         disk = new_disk(calls)
         log = open_transaction(disk, replace(TIERED, local_retention_ms=1))

@@ -1,4 +1,4 @@
-"""The segments that go by time, by size, by the log start offset; and those that never go."""
+"""The segments that are deleted by time, by size, or by the log start offset; and those that never are."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_log_past_its_retention_is_empty_and_goes_on_at_its_end(tmp_path: Path
 def test_a_log_without_a_record_left_has_no_record_at_any_time_and_none_that_is_the_latest(
     tmp_path: Path, way: str
 ) -> None:
-    """The answers to ListOffsets of 4.3.1 for such topics (2026-11-30), but for -3 after DeleteRecords (docs/DIFFERENCES.md)."""
+    """The responses of 4.3.1 to ListOffsets for such topics (2026-11-30), except -3 after DeleteRecords (docs/DIFFERENCES.md)."""
     config = {"retention.ms=0": replace(KEEP, retention_ms=0), "retention.bytes=0": replace(KEEP, retention_bytes=0)}
     log = open_at(tmp_path, config.get(way, KEEP))
     append(log, batch(3))
@@ -135,7 +135,7 @@ def test_readers_keep_what_they_hold_when_its_segment_goes(tmp_path: Path) -> No
 
 
 def test_a_log_of_which_nothing_has_expired_costs_a_look_at_its_first_segment(tmp_path: Path) -> None:
-    """Each look reads the end of a time index after a start: 1,000 of them were one turn of the event loop."""
+    """After a start each check reads the end of a time index: 1,000 of them took one turn of the event loop."""
     log = open_at(tmp_path, SMALL)
     for i in range(60):
         append(log, batch(fill=i))

@@ -1,4 +1,4 @@
-"""Retention in three parts: what happens to the log between the segments' leaving and the renames of their files."""
+"""Retention in three parts: what happens to the log between the removal of segments and the renames of their files."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_segments_of_one_job_are_bounded_and_the_rest_follows(tmp_path: Path
 
 
 def test_mappings_end_on_the_thread_of_the_job(tmp_path: Path) -> None:
-    """The mapping of a segment of 1 GB takes 3.4 ms to end, and 64 segments may leave in one turn of the loop."""
+    """It takes 3.4 ms to unmap a segment of 1 GB, and 64 segments may be removed in one turn of the loop."""
     log = filled(tmp_path, 30)
     old = list(log.segments)[:-1]
     for segment in old:

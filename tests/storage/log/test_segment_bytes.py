@@ -1,4 +1,4 @@
-"""The size of a topic's segments, by its two names."""
+"""The size of a topic's segments, under its two names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.storage.log_config import LogConfig
 def test_the_internal_size_of_a_segment_goes_before_the_public_one_whose_default_is_always_there(
     names: tuple[str, str],
 ) -> None:
-    """The simulator asks for it; with the default it never rolled a segment of a client's topic."""
+    """The simulator sets it; with the default it never rolled a segment of a client's topic."""
     sizes = {"internal.segment.bytes": 2048, "segment.bytes": 1 << 30}
     assert LogConfig.from_topic_configs({name: sizes[name] for name in names}).segment_bytes == 2048
     assert (

@@ -1,4 +1,4 @@
-"""Segments wait for the topic's table, but not for ever: retention and compaction, at the leader and at a follower."""
+"""Segments wait for the topic's table, but not for ever: in retention and compaction, at the leader and at a follower."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ COMMIT, ABORT = EndTxnMarker(True, 0), EndTxnMarker(False, 0)
 
 
 class Partition:
-    """Appends batches of sequences and keeps the offset."""
+    """Append batches with sequence numbers and keep the offset."""
 
     def __init__(self) -> None:
         self.producers = ProducerStates()
@@ -252,7 +252,7 @@ def test_errors_name_the_producer_and_what_was_expected() -> None:
 
 
 def test_a_transaction_is_opened_by_an_expected_batch_only() -> None:
-    """KIP-890: a batch that no word of the coordinator goes with would open a transaction that nothing ends."""
+    """KIP-890: a batch without a confirmation by the coordinator would open a transaction that nothing ends."""
     states = ProducerStates()
     states.requires_verification = True
 

@@ -1,4 +1,4 @@
-"""Reads of bytes that are not in memory: how much of them one turn of the event loop reads, and what the next read finds."""
+"""Reads of bytes that are not in memory: how many of them one turn of the event loop reads, and what the next read finds."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_kernel_is_asked_once_a_read_whether_the_bytes_are_in_memory(
 ) -> None:
     cache = Cache(monkeypatch)
     cache.until = 1 << 30
-    log.read(0, max_bytes=1 << 20)  # finds the position, and checks what an earlier process wrote
+    log.read(0, max_bytes=1 << 20)  # this finds the position, and checks what an earlier process wrote
     cache.populated.clear()
     assert len(log.read(0, max_bytes=1 << 20).records) > 900_000
     assert max(cache.populated, default=0) <= REACH_BYTES, "a lookup of a position walks so far"

@@ -1,4 +1,4 @@
-"""The bound of segments that are mapped at once, and which of them have to go."""
+"""The bound of segments that are mapped at the same time, and which of them are unmapped."""
 
 from __future__ import annotations
 

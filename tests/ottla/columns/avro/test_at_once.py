@@ -1,4 +1,6 @@
-"""Values that are read at once are those that fastavro reads one by one: of random schemas, of other writers, and of hostile bytes."""
+"""Values that are read at once equal those that fastavro reads one by one: with random schemas, other writers, and hostile
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ import pyarrow as pa
 from ottla.columns.avro.column import AvroColumn
 from tests.ottla.columns.avro.values import READER_ID, Shelf, framed, reader_schema, record, written
 
-#: Seeds of schemas. All of them take minutes.
+#: The seeds of schemas that are tried; all seeds would take minutes.
 SEEDS = 1_000 if LONG else 12
 VALUES = 150
 LEAVES = (
@@ -35,7 +37,7 @@ WIDER = {"int": ("long", "float", "double"), "long": ("float", "double"), "float
 
 
 class SchemaMaker:
-    """Random schemas, values of them without fastavro's own types, and readers' schemas that differ from a writer's."""
+    """Random schemas, values of them without fastavro's own types, and readers' schemas that differ from a writer's schema."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -145,7 +147,7 @@ class SchemaMaker:
                     self.encoded(field["type"], out, named)
 
     def changed(self, node: Any) -> Any:
-        """Return a reader's type for a writer's."""
+        """Return a reader's type for a writer's type."""
         chance = self.chance
         if isinstance(node, list):
             found = [self.changed(branch) for branch in node]
@@ -181,7 +183,9 @@ def _long(out: bytearray, value: int) -> None:
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """Each value without what Python cannot compare: times are numbers, because it has not all of them, and others are text, as nan is nan."""
+    """Return each value without what Python cannot compare: times become numbers, because Python does not have all of them, and
+    others become text, because nan is not equal to itself.
+    """
     kind = array.type
     if pa.types.is_timestamp(kind):
         return plain(array.view(pa.int64()))
@@ -200,7 +204,7 @@ def plain(array: pa.Array) -> list[Any]:
 
 
 def compared(column: AvroColumn, values: list[bytes | None], schema_id: int) -> int:
-    """Assert that the plan's rows and reasons are those of reading one by one; return how many values the plan has read."""
+    """Assert that the plan's rows and reasons are those of reading one by one. Return how many values the plan has read."""
     raw = pa.array(values, pa.binary())
     writer = column.writers.get(schema_id)
     left: list[int] = []

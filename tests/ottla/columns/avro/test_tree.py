@@ -1,4 +1,6 @@
-"""Schemas that cannot be columns of Spark: not valid, recursive, too large, or of values that cannot be distinguished."""
+"""Schemas that cannot be columns of Spark: they are not valid, recursive, too large, or have values that cannot be
+distinguished.
+"""
 
 from __future__ import annotations
 

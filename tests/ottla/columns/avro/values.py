@@ -16,7 +16,7 @@ READER_ID = 1
 
 
 class Shelf:
-    """A shelf in place of a client of the registry: schemas by id, and the ids that were asked for."""
+    """A shelf of schemas that replaces a client of the registry: schemas by id, and the ids that were requested."""
 
     def __init__(self, *schemas: Any, kind: str = AVRO) -> None:
         self.schemas = {READER_ID + 1 + number: Schema(json.dumps(each), kind) for number, each in enumerate(schemas)}
@@ -36,7 +36,7 @@ def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
 
 
 def written(schema: Any, value: Any, schema_id: int = READER_ID) -> bytes:
-    """The value in the wire format."""
+    """Return the value in the wire format."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return framed(out.getvalue(), schema_id)

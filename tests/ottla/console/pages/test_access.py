@@ -1,4 +1,4 @@
-"""Entries and why a request is denied, and quotas, over a node with an authorizer."""
+"""Access control entries, the reason why a request is denied, and quotas, at a node with an authorizer."""
 
 from __future__ import annotations
 

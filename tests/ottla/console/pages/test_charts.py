@@ -1,4 +1,4 @@
-"""The charts of pages: each that a template shows has its series."""
+"""The charts of pages: each chart in a template has its series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCRAM users and delegation tokens: made, shown once, renewed and ended, by users who may and one who may not."""
+"""SCRAM users and delegation tokens: made, shown once, renewed and ended, by users with and without permission."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def secured() -> Iterator[Cluster]:
 
 
 async def console(open_console: Open, cluster: Cluster, login: dict[str, str] | None = None) -> httpx.AsyncClient:
-    """A console that may change what the super user may, or the user of a login."""
+    """A console that may change everything as the super user, or only what the user of a login may change."""
     properties = read_client_properties(cluster.client_file)
     if login is not None:
         user, password = login["sasl.username"], login["sasl.password"]
@@ -41,7 +41,7 @@ async def console(open_console: Open, cluster: Cluster, login: dict[str, str] | 
 
 
 def fact(page: str, name: str) -> str:
-    """Return the text that the page of a secret has by this name."""
+    """Return the text with this name on the page of a secret."""
     return html.unescape(page.partition(f'<dt>{name}</dt><dd class="mono">')[2].partition("</dd>")[0])
 
 

@@ -1,4 +1,4 @@
-"""Consumer, share and streams groups with a member each: what the list and the page of a group show of them."""
+"""Consumer, share and streams groups with one member each: what the list and the page of a group show about them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.ottla.console.conftest import Open, csrf_of, eventually
 
 
 def committed_group(cli: Cli, name: str, group: str) -> None:
-    """Ten records in the topic, of which the group has committed four."""
+    """A topic with ten records, of which the group has committed four."""
     producer = Producer({"bootstrap.servers": cli.bootstrap})
     for number in range(10):
         producer.produce(name, str(number))
@@ -53,7 +53,9 @@ async def test_a_group_shows_its_lag_and_a_reset_sets_what_its_preview_has_shown
 
 
 def test_partitions_without_a_commit_are_counted_beside_the_lag() -> None:
-    """Their records are in no lag, as in Kafka's tools; the page says how many partitions there are of them."""
+    """The records of these partitions are not part of the lag, as in Kafka's tools; the page shows the number of such
+    partitions.
+    """
     places = [OffsetPlace("t", 0, 4, 10, 6, None), OffsetPlace("t", 1, None, 10_000, None, "member")]
     described = DescribedGroupPage(GroupDescription("g", "Stable", "classic", "range"), places)
     assert (described.lag, described.uncommitted) == (6, 1)

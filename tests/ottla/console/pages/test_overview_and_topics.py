@@ -1,4 +1,4 @@
-"""The overview, topics and their settings over a node, as a browser without scripts gets them."""
+"""The overview, topics and their settings at a node, as a browser without scripts gets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that the console writes: in each form of key and value, by schemas too, and what is refused with the form as it was."""
+"""Records that the console writes: in each form of key and value, with schemas too. A rejected form comes back as it was."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reassignments over two nodes: a plan is shown, begun as it was shown, followed, cancelled and carried out; and what is refused.
+"""Reassignments between two nodes: a plan is shown, begun as it was shown, followed, cancelled and carried out, or rejected.
 
-OTTLA_TEST_BOOTSTRAP_OF_THREE names a cluster to use instead, for example Apache Kafka.
+OTTLA_TEST_BOOTSTRAP_OF_THREE names another cluster to use, for example one of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def two() -> Iterator[Cli]:
 
 
 def filled_topic(cli: Cli) -> tuple[str, int, int]:
-    """A topic whose one partition has 5 MB at a broker; that broker and another one."""
+    """A topic whose one partition has 5 MB on a broker. Also that broker and another one."""
     one, two, *_ = (int(str(row["broker"])) for row in cli.rows("broker", "list"))
     name = cli.topic()
-    # Each command asks any broker, and a change is at the others a moment later than at one.
+    # Each command asks any broker, and a change reaches the brokers at slightly different times.
     known.eventually(lambda: cli("move", "run", name, "--to", f"{one}").code == 0, f"{name} to be known")
     known.eventually(lambda: replicas(cli, name) == [one], f"{name} at broker {one}")
     cli.ok("produce", name, stdin=("x" * 100_000 + "\n") * 50)
@@ -110,7 +110,7 @@ async def test_a_plan_is_carried_out_and_its_throttle_is_taken_off(open_console:
             nothing = await client.post(PLAN, data=fields)
             if nothing.status_code != 303:
                 break
-            await asyncio.sleep(0.1)  # a broker was asked that does not know yet that it has moved
+            await asyncio.sleep(0.1)  # the broker that was asked does not know of the move yet
     assert nothing.status_code == 422 and "nothing to move" in nothing.text
     for verb, confirm in (("unthrottle", "throttles"), ("elect", "leaders"), ("cancel", "all")):
         done = await client.post(f"{PAGE}/{verb}", data=fields | {"confirm": confirm})

@@ -1,4 +1,4 @@
-"""The message browser over a node: pages, filters that scan, live tails, downloads."""
+"""The message browser at a node: pages, filters that scan, live tails, downloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of a registry in the console: subjects, versions, what differs, compatibility, and where a schema is used."""
+"""Schemas of a registry in the console: subjects, versions, differences, compatibility, and the topics that use a schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of topics that are tables: what it shows of each, and what a store that is damaged, hostile or slow costs it."""
+"""The page of topics that are tables: what it shows of each, and the effect of a damaged, hostile or slow store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla snapshot` of a node that runs: what it does, and what it refuses before it changes anything."""
+"""`ottla snapshot` of a running node: what it does, and what it rejects before it changes anything."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_fork_of_a_cluster_whose_voters_are_records_has_a_quorum_of_its_own_an
         source.topic("stock", seed=["1"])
         assert run_here("feature", "upgrade", "kraft.version=1", "-b", source.bootstrap).code == 0
         snapshot(source, "create", "dynamic")
-        with source.snapshot() as taken, taken.fork() as fork:  # its voters' records have the ports of the source
+        with source.snapshot() as taken, taken.fork() as fork:  # the records of its voters have the source's ports
             assert [record.value for record in fork.records("stock")] == [b"1"]
     snapshot(source, "restore", "dynamic", "--yes")
     with Cluster(2, directory=source.directory) as again:

@@ -87,10 +87,10 @@ def test_a_topic_that_is_deleted_between_the_copies_is_not_in_the_last_one(tmp_p
 def test_a_second_change_within_one_tick_of_the_kernels_clock_is_in_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """The directory has one time for both; kernels before 6.13 have ticks of 1 to 10 ms."""
+    """The directory's time is the same after both changes: kernels before 6.13 have ticks of 1 to 10 ms."""
     log = filled(tmp_path / "data" / LOG)
     directory = tmp_path / "data" / LOG
-    tick = directory.stat().st_mtime_ns - 10**9  # that it is long ago is what a copy that takes 50 ms makes of it
+    tick = directory.stat().st_mtime_ns - 10**9  # a time long ago stands for a copy that takes 50 ms
     os.utime(directory, ns=(tick, tick))
     copies, copy = Copies(), copying.copy_range
 
@@ -117,7 +117,7 @@ def test_a_second_change_within_one_tick_of_the_kernels_clock_is_in_the_copy(
 def test_what_a_node_truncates_after_the_fence_stays_in_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    """The node is stopped after it has seen that its segment has one name, and before it writes to it."""
+    """The node is stopped after it has checked that its segment has one name, and before it writes to it."""
     log = filled(tmp_path / "data" / LOG)
     sealed = log.segments[1]
     whole = Path(sealed.file.log_path).read_bytes()

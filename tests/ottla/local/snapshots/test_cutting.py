@@ -1,4 +1,4 @@
-"""The end of a log at a time, from what its batches say."""
+"""The offset at which a log ended at a time, by its batches."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_cut_that_opens_another_unknown_transaction_goes_back_to_its_beginning
 
 
 def test_what_a_producer_wrote_behind_the_marker_of_its_decided_transaction_is_of_one_that_was_not_known() -> None:
-    """The coordinator writes the marker of a decided transaction again; it would commit the next one with it."""
+    """The coordinator writes the marker of a decided transaction again. That marker would also commit the next transaction."""
     known = KNOWN._replace(open=frozenset({7}), prepared={7: 999})
     before = (part(0, 10, 7), marker(1, 998, 7))
     assert cut(known, *before, part(2, 990, 7), marker(3, 999, 7), part(4, 1_000, 7), header(5, 1_000)) == 4

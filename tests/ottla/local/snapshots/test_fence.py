@@ -1,4 +1,4 @@
-"""The fence: processes that stand still, and that run again whatever happens."""
+"""The fence: processes that are stopped, and that run again whatever happens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no snapshot that takes too long."""
+    """A busy machine must not count as a snapshot that takes too long."""
     monkeypatch.setattr(fences, "LIMIT_S", SECONDS_MAX)
     monkeypatch.setattr(fences, "STOPPED_WITHIN_S", SECONDS_MAX)
 
@@ -120,7 +120,7 @@ def test_a_snapshot_that_takes_too_long_is_none_and_the_nodes_run_meanwhile(
 def test_nodes_that_were_let_go_while_they_were_being_stopped_are_no_fence(
     tmp_path: Path, node: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
-    """The guard would not let them go a second time on a machine that stood still, however long the snapshot takes."""
+    """After a pause of the machine the guard would not let the processes run a second time, however long the snapshot takes."""
     send = fences._signal
 
     def late(pid: int, number: int) -> None:

@@ -23,7 +23,7 @@ SECONDS_MAX = 30
 
 
 class History:
-    """The changes that were made to a cluster, with the time between two halves of them."""
+    """The changes to a cluster, and the time between the two halves of them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -121,7 +121,7 @@ def test_a_fork_is_rewound_to_what_was_at_the_time_and_goes_on_from_there(
     assert done.empty_topics == ["deleted-later"]
     assert done.removed_records > 0
     with fork:
-        fork.advance(minutes=2)  # the time-out of the transaction that was open
+        fork.advance(minutes=2)  # the timeout of the open transaction
         fork.write("stock", ["of the fork"])
         assert committed_records(fork, 5) == [b"1", b"2", b"3", b"4", b"of the fork"]
         names = {topic.name for topic in fork.metadata(None).topics}

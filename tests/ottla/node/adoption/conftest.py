@@ -20,7 +20,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def held_by_another_process() -> Iterator[Callable[[Path], None]]:
-    """A function that has another process lock a file until the end of the test."""
+    """A function that makes another process lock a file until the end of the test."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def hold(path: Path) -> None:

@@ -25,7 +25,7 @@ def unpacked(target: Path, how: str = STOPPED) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file below the directory, with its name from there."""
+    """Every file below the directory, by its relative path."""
     found = {}
     for folder, _, names in os.walk(directory):
         for name in names:

@@ -1,4 +1,4 @@
-"""The command `ottla adopt` looks at directories that Apache Kafka 3.7.2 wrote, and changes none of them."""
+"""The command `ottla adopt` reads directories that Apache Kafka 3.7.2 wrote, and changes none of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.ottla.node.adoption.recorded import CLUSTER_ID, KILLED, STOPPED, cont
 
 NOW = 1_800_000_000_000
 METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
-#: What Kafka ran with: its own file wins over what could be derived.
+#: The properties with which Kafka ran: its own file wins over values that could be derived.
 SERVER = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -48,7 +48,7 @@ def checked(*paths: Path, properties: dict[str, str] | None = None) -> Checked:
 
 
 def refused(*paths: Path, properties: dict[str, str] | None = None) -> str:
-    """The reasons; nothing may have changed."""
+    """Return the reasons. Nothing may have changed."""
     before = [contents(path) for path in paths if path.is_dir()]
     with pytest.raises(CannotAdopt) as refusal:
         checked(*paths, properties=properties)
@@ -57,7 +57,7 @@ def refused(*paths: Path, properties: dict[str, str] | None = None) -> str:
 
 
 def add_metadata(directory: Path, *records: bytes) -> None:
-    """Batches at the end of the metadata log, one for each record, as a leader of another release would write them."""
+    """Return batches for the end of the metadata log, one for each record, as a leader of another release would write them."""
     offset = checked(directory).metadata.log_end_offset
     with (directory / METADATA_LOG).open("ab") as log:
         for i, record in enumerate(records):
@@ -331,7 +331,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path, held_by_another_process: 
 
 
 def test_a_bootstrap_checkpoint_does_not_make_a_controller(tmp_path: Path) -> None:
-    """Kafka 3.7 writes one into the directory of every node."""
+    """Kafka 3.7 writes this file into the directory of every node."""
     directory = unpacked(tmp_path)
     state = directory / "__cluster_metadata-0" / "quorum-state"
     state.write_text(state.read_text().replace('"voterId":1', '"voterId":8'))

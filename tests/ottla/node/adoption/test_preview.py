@@ -1,4 +1,4 @@
-"""Files whose changes stay in memory behave like those of the operating system, and leave the disk as it is."""
+"""Files whose changes stay in memory behave like real files, and leave the disk as it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names_and_contents(directory: Path) -> dict[str, bytes]:
 
 
 def seen(files: Files, directory: str) -> dict[str, bytes | None]:
-    """All that a caller sees."""
+    """Everything that a caller sees."""
     sizes = files.list_sizes(directory)
     found = {name: files.read(f"{directory}/{name}") for name in files.list_dir(directory) if name in sizes}
     assert sizes == {name: len(data or b"") for name, data in found.items()}
@@ -31,7 +31,7 @@ def seen(files: Files, directory: str) -> dict[str, bytes | None]:
     return found
 
 
-#: Calls by the name of the method, with paths below the directory and other arguments.
+#: Calls, by the name of the method, with paths below the directory and other arguments.
 CHANGES: dict[str, list[tuple[object, ...]]] = {
     "replaces a file": [("write_atomic", "a", b"new")],
     "writes into a file": [("pwrite", "a", 2, b"XY")],
@@ -100,7 +100,7 @@ def test_recovery_comes_to_the_same_end_in_a_preview_and_on_the_disk(tmp_path: P
     log = opened(OsFiles())
     for _ in range(20):
         append(log, batch())
-    del log  # as kill -9 leaves it
+    del log  # the state after kill -9
     *_, newest = sorted((tmp_path / "t-0").glob("*.log"))
     data = newest.read_bytes().rstrip(b"\0")
     newest.write_bytes(data[:-cut])

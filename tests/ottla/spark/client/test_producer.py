@@ -1,4 +1,4 @@
-"""The blocking producer, to brokers of the test that reject, divide or forget batches."""
+"""The blocking producer, with brokers played by the test that reject, divide or forget batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.client.producer import BlockingProducer
 from ottla.spark.errors import ConnectorError
 
-#: In place of an answer: the response has no row of the partition.
+#: It stands for a response without a row for the partition.
 FORGOTTEN = -99
 
 

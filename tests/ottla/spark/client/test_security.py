@@ -1,4 +1,4 @@
-"""TLS and login by Kafka's own properties, and the sentence for each that is wrong. No sentence has the password."""
+"""TLS and login by Kafka's own properties, and the message about each wrong one. No message has the password."""
 
 from __future__ import annotations
 

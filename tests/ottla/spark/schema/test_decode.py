@@ -1,4 +1,4 @@
-"""Values to typed columns: each type of Avro, older and newer writers, and values that are malformed."""
+"""Values become typed columns: each type of Avro, older and newer writers, and malformed values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.ottla.columns.avro.values import READER_ID, Shelf, framed, reader_sch
 MOMENT = datetime.datetime(2026, 1, 31, 12, 0, 0, 123000)
 INSTANT = MOMENT.replace(tzinfo=datetime.UTC)
 PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
-#: Avro's type, the column's in Spark (as from_avro has it), and a value as it is written and as it is read.
+#: Avro's type, the column's type in Spark (as with from_avro), a value as it is written, and the value as it is read.
 TYPES: dict[str, tuple[Any, str, Any, Any]] = {
     "boolean": ("boolean", "BOOLEAN", True, True),
     "int": ("int", "INT", -7, -7),
@@ -158,7 +158,7 @@ def test_schemas_that_are_kept_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 LIST = record(("next", ["null", "List"]), name="List")
-#: Values of a reader with the schema ROW, and what is said of them; writers' schemas are those of SHELF, by ids from 2 on.
+#: Values for a reader with the schema ROW, and the messages about them. Writers' schemas are those of SHELF, by ids from 2 on.
 ROW = record(
     ("id", "long"), ("at", ["null", {"type": "long", "logicalType": "timestamp-millis"}], None), ("p", PRICE, "\0")
 )

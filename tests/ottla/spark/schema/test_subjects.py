@@ -1,4 +1,4 @@
-"""A query asks a registry before it begins: which schema columns have, and mistakes in options, by a stand-in."""
+"""A query asks a registry before it begins: the schemas of columns, and mistakes in options, with a stand-in for the registry."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def source(url: str, **given: str) -> OttlaDataSource:
     return OttlaDataSource({name: text for name, text in {**options, **named}.items() if text})
 
 
-#: Options, and the types of the columns that they lead to.
+#: Options, and the resulting types of the columns.
 COLUMNS = {
     "the latest version": ({"columns": "value,offset"}, "value STRUCT<`id`: BIGINT, `to`: STRUCT<`city`: STRING>>, offset BIGINT"),
     "a version": ({"columns": "key,value", "valueVersion": "1"}, "key BINARY, value BIGINT"),

@@ -1,4 +1,4 @@
-"""The options of a write and the columns of its frame, and the sentence for each that is wrong."""
+"""The options of a write and the columns of its DataFrame, and the message about each wrong one."""
 
 from __future__ import annotations
 

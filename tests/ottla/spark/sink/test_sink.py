@@ -1,4 +1,4 @@
-"""The exactly-once sink without Spark: its tasks and its driver as functions, killed at every step, on a node of its own."""
+"""The exactly-once sink without Spark: its tasks and its driver as functions, killed at every step, on the test's own node."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Sink:
-    """A sink to a topic of two partitions, and the values in it that read_committed sees."""
+    """A sink to a topic with two partitions, and the values there that read_committed sees."""
 
     def __init__(self, cluster: Cluster) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
@@ -103,14 +103,14 @@ def test_a_batch_without_rows_needs_no_decision(sink: Sink) -> None:
 
 
 def test_a_task_that_ran_twice_counts_once(sink: Sink) -> None:
-    sink.task(0, 0)  # its executor dies before Spark has the message
+    sink.task(0, 0)  # its executor dies before Spark gets the message
     messages = [sink.task(0, 0, attempt=1), sink.task(0, 1)]
     sink.commit(messages, 0)
     assert sink.values() == sink.expected(1), "what the dead attempt left open is aborted, and holds back no reader"
 
 
 def is_stable(sink: Sink) -> bool:
-    """No open transaction holds back readers."""
+    """No open transaction delays readers."""
     places = {(sink.topic, 0): LATEST, (sink.topic, 1): LATEST}
     with Client(sink.options.client) as client:
         committed, all_ = (list_offsets(client, places, level) for level in (READ_COMMITTED, READ_UNCOMMITTED))
@@ -120,7 +120,7 @@ def is_stable(sink: Sink) -> bool:
 def test_the_slower_of_two_attempts_is_aborted_in_each_batch(sink: Sink) -> None:
     for batch in range(2):
         messages = sink.tasks(batch)
-        sink.task(batch, 1, attempt=1)  # Spark runs it beside the first, and kills it when that is done
+        sink.task(batch, 1, attempt=1)  # Spark runs it beside the first one, and kills it when that is done
         sink.commit(messages, batch)
         assert is_stable(sink)
     assert sink.values() == sink.expected(2)
@@ -128,7 +128,7 @@ def test_the_slower_of_two_attempts_is_aborted_in_each_batch(sink: Sink) -> None
 
 def test_a_batch_that_is_stopped_leaves_no_task_open(sink: Sink) -> None:
     messages = [sink.task(0, 0), None]
-    sink.task(0, 1)  # its message never came
+    sink.task(0, 1)  # its message never arrived
     driver.abort(sink.options, messages, 0)
     assert is_stable(sink) and sink.values() == []
 
@@ -140,7 +140,7 @@ def test_a_driver_that_dies_before_the_decision_leaves_nothing(sink: Sink) -> No
 
 
 def killed_after_the_decision(sink: Sink, monkeypatch: pytest.MonkeyPatch, *, committed: int) -> None:
-    """Decides batch 0, and commits the transactions of so many tasks."""
+    """Decide batch 0, and commit the transactions of this many tasks."""
     messages = sink.tasks(0)
 
     def dies(cluster: Client, decided: Any) -> None:
@@ -177,7 +177,7 @@ def test_a_decided_transaction_that_timed_out_is_written_again(sink: Sink, monke
     killed_after_the_decision(sink, monkeypatch, committed=1)
     with Client(sink.options.client) as client:
         last = Decisions(client, BATCHES_TOPIC, sink.topic).last()
-        assert last is not None and end(client, last.prepared[1].transaction, commit=False)  # as its timeout does it
+        assert last is not None and end(client, last.prepared[1].transaction, commit=False)  # as the timeout would
     sink.commit(sink.tasks(0, "run2"), 0)
     assert sink.values() == sink.expected(1)
 
@@ -233,13 +233,13 @@ def test_of_two_drivers_with_the_same_batch_one_wins(sink: Sink) -> None:
 
 def test_a_query_that_is_a_batch_behind_another_on_its_checkpoint_writes_nothing_again(sink: Sink) -> None:
     sink.commit(sink.tasks(0, "ahead"), 0)
-    next_batch = sink.tasks(1, "ahead")  # its tasks use the transactional ids again, and fence the producers of batch 0
+    next_batch = sink.tasks(1, "ahead")  # its tasks use the same transactional ids, and fence the producers of batch 0
     behind = sink.tasks(0, "behind")
     assert [each.written for each in behind if each] == [None, None]
     sink.commit(behind, 0)
     assert sink.values() == sink.expected(1)
     with pytest.raises(ConnectorError):
-        sink.commit(next_batch, 1)  # the query that was behind has taken them for left over
+        sink.commit(next_batch, 1)  # the query that was behind has taken these transactions for leftovers
     sink.commit(sink.tasks(1, "later"), 1)
     assert sink.values() == sink.expected(2)
 
@@ -249,7 +249,7 @@ def test_a_query_that_is_behind_writes_again_what_was_lost(sink: Sink, monkeypat
     with Client(sink.options.client) as client:
         last = Decisions(client, BATCHES_TOPIC, sink.topic).last()
         assert last is not None and end(client, last.prepared[1].transaction, commit=False)
-    sink.tasks(1)  # the ids of the transaction that was committed and of the one that was lost are used again
+    sink.tasks(1)  # the ids of the committed and of the lost transaction are used again
     sink.commit(sink.tasks(0, "run2"), 0)
     assert sink.values() == sink.expected(1)
 

@@ -1,4 +1,4 @@
-"""The clocks of a node in a test: days pass for sessions and retention, and not between nodes."""
+"""The clocks of a node in a test: days pass for sessions and retention, but not between nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from ottla.testing.inside.clock import NodeClock, SessionClock
 
 DAY_MS = 86_400_000
-#: Much less than a day, and no pause of a busy machine is as long.
+#: This is much less than a day, and longer than any pause of a busy machine.
 MINUTE_MS = 60_000
 
 
