@@ -16,15 +16,18 @@ from ottla.broker.replication.committed_write import CommittedWrites
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import TieredTopics
 from ottla.broker.tiers.chunk_files import ChunkFiles
+from ottla.broker.tiers.local_layout import LocalLayout
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import TierStore
 from ottla.broker.tiers.orphans import Orphans
 from ottla.broker.tiers.partition_tier import TierCounts
 from ottla.broker.tiers.remote_chunks import CACHE, CACHE_BYTES, RemoteChunks
 from ottla.broker.tiers.remote_states import StoredStates
+from ottla.broker.tiers.rsm_layout import RsmLayout
 from ottla.broker.tiers.tier_driver import TierDriver
 from ottla.broker.tiers.tier_reads import TierReads
 from ottla.broker.tiers.tier_report import tier_metrics, tier_states
+from ottla.server.config.rsm_settings import rsm_settings
 from ottla.server.metrics import Family
 from ottla.server.world import World
 
@@ -46,7 +49,9 @@ class BrokerTiers:
     ) -> None:
         self._world, self._clock, self._counts = world, world.clock, TierCounts()
         topic = MetadataTopic(world, configs, metadata, replicas, channels, controller, writes)
-        self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, self._counts)
+        settings = rsm_settings(configs.node.values, configs.node.static)
+        layout = LocalLayout() if settings is None else RsmLayout(settings)
+        self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, layout, self._counts)
         self._orphans = Orphans(world, configs, self.driver, metadata.node_id)
         self._sweeps: asyncio.Task[None] | None = None
         folder = configs[CACHE] and f"{configs[CACHE]}/{metadata.cluster_id}-{metadata.node_id}"

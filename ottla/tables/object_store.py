@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,6 +18,7 @@ from ottla.tables.store import StoredObject, StoreFailure, StoreRefused
 #: The time limits of one request, and of one call with all its repeated requests.
 REQUEST_S, CALL_S, RETRIES_MAX = 20, 60, 3
 
+CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 #: obstore raises this for an unknown option. It is not derived from Exception, and would end the process.
 PANIC = "PanicException"
 
@@ -119,5 +121,7 @@ def _failing(name: str) -> Iterator[None]:
 
 
 def _first_line(fault: Exception) -> str:
-    """Return the library's message, without its internal details."""
-    return str(fault).partition("\n")[0]
+    """Return the library's message without its internal details, and the code of S3, such as NoSuchBucket, which is on a later line."""
+    text = str(fault)
+    code = CODE.search(text)
+    return text.partition("\n")[0] + (f" ({code[1]})" if code else "")

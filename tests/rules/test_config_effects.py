@@ -39,6 +39,7 @@ NOT_READERS = (
 READERS = (
     "server/config/node_config.py",
     "server/config/remote_storage.py",
+    "server/config/rsm_settings.py",
     "server/config/listeners.py",
     "server/config/table_places.py",
 )

@@ -54,6 +54,7 @@ DECODERS = {
     "ottla/columns/json_types.py": JSON_OF_OTHERS,
     "ottla/columns/protobuf_column.py": "the library's parser, which ends at a depth of 100: tests/ottla/columns/test_protobuf_column.py",
     "server/installation.py": OWN,
+    "broker/tiers/rsm_layout.py": JSON_OF_OTHERS,
     "ottla/cli/contexts.py": OWN,
     "ottla/cli/declared.py": OWN,
     "ottla/local/former_addresses.py": OWN,

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.replication.partition_log import LedLog, led_log
 from ottla.broker.tiers import remote_segments
-from ottla.broker.tiers.objects import upload_of
+from ottla.broker.tiers.objects import copy_of
 from ottla.broker.tiers.remote_segments import RemoteState, started
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, _Candidate, place_of_partition
 from tests.broker.tiers import test_remote_segments as histories_of_leaders
@@ -39,11 +39,11 @@ def a_copy_is_finished_before_its_objects_are_written(patch: pytest.MonkeyPatch)
 
     async def copy(self: TierDriver, led: LedLog, candidate: _Candidate) -> None:
         place, remote = place_of_partition(led.partition), candidate.remote
-        upload = upload_of(led.log, place, candidate.local, remote)
+        copied = copy_of(led.log, place, candidate.local, remote)
         store = await self.own_store()
         await self.topic.publish(place, started(place, remote))
         await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
-        await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store)
+        await self._calls.run(self._configs[CALL_TIMEOUT], self.layout.put, store, copied)
 
     patch.setattr(TierDriver, "_copy", copy)
 

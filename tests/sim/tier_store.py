@@ -125,7 +125,7 @@ class StoreHandle:
         yield from (StoredObject(name, 0, self._store.modified_ms[name]) for name in names)
 
     def folders(self, folder: str) -> list[str]:
-        found = self._call(lambda: [name.removeprefix(f"{folder}/") for name in self._store.objects if "/" in name])
+        found = self._call(lambda: [name.removeprefix(f"{folder}/".lstrip("/")) for name in self._store.objects if "/" in name])
         return sorted({name.partition("/")[0] for name in found})
 
     def sweep(self, before_ms: int) -> Iterator[str]:

@@ -1,9 +1,4 @@
-"""The objects of remote segments: their names, their contents, and the calls of a store, each with a deadline (KIP-405).
-
-The layout is that of Kafka's LocalTieredStorage, below a folder or an address:
-
-    kafka-tiered-storage/TOPIC-PARTITION-TOPICID/00000000000000001234-SEGMENTID.log, .index, .timeindex, .txnindex (if a transaction was
-    aborted), .snapshot (producer states behind the segment), .leader_epoch_checkpoint (the epochs of the log up to the segment's end)
+"""The store of remote segments: what a copy has, what a layout does with it, and the calls of the store, each with a deadline (KIP-405).
 
 The store is what `ottla/tables/store.py` describes; a node hands its broker a function that opens it, so that libraries are imported only
 where remote storage is on.
@@ -17,26 +12,20 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.tiers.remote_segments import Epochs, RemoteSegment, TieredPartition
-from ottla.protocol.primitives import Buffer, uuid_to_str
+from ottla.protocol.primitives import Buffer
 from ottla.server.workers import Workers
 from ottla.server.world import World
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from ottla.storage.segment.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 
 T = TypeVar("T")
 
-ROOT = "kafka-tiered-storage"
-#: Has the id of the cluster whose location it is. It lies beside `ROOT`, in which Kafka's LocalTieredStorage expects partitions alone.
+#: Has the id of the cluster whose location it is. It lies beside what the layouts name.
 OWNER = "ottla-cluster-id"
 SNAPSHOT_SUFFIX, EPOCHS_SUFFIX = producer_snapshots.SUFFIX, ".leader_epoch_checkpoint"
-#: The log goes last in a copy and first in a deletion.
-SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_SUFFIX, LOG_SUFFIX)
-
-
-CHUNK_BYTES = 4 << 20
 
 
 class TierStore(Protocol):
@@ -105,15 +94,6 @@ def claim(store: TierStore, cluster_id: str) -> None:
         raise TierFailure(
             f"the location is of cluster {owner}, as its {OWNER} says: ottla.tier.location must be another"
         )
-
-
-def folder_of(place: TieredPartition) -> str:
-    return f"{ROOT}/{place.topic}-{place.partition}-{uuid_to_str(place.topic_id)}"
-
-
-def name_of(place: TieredPartition, segment: RemoteSegment, suffix: str) -> str:
-    """Return the name of one of a segment's objects."""
-    return f"{folder_of(place)}/{segment.start:020d}-{uuid_to_str(segment.id)}{suffix}"
 
 
 class _Call(Generic[T]):
@@ -204,8 +184,8 @@ class StoreCalls:
             return result
 
 
-class Upload(NamedTuple):
-    """The copy of one segment, decided on the loop; `put` runs on a thread."""
+class SegmentCopy(NamedTuple):
+    """The copy of one segment, decided on the loop. A layout writes it to the store, on a thread."""
 
     place: TieredPartition
     segment: RemoteSegment
@@ -215,59 +195,42 @@ class Upload(NamedTuple):
     paths: Sequence[tuple[str, str]]
     epochs: bytes
 
-    def put(self, store: TierStore) -> None:
-        """Write all objects, the log last, and look at its size."""
+    def others(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the suffixes and contents of the files beside the log: indexes, producer states, leader epochs. Raises TierFailure."""
         for suffix, path in self.paths:
             data = self.files.read(path)
             if data is None and suffix == SNAPSHOT_SUFFIX:
                 data = producer_snapshots.encode(())
             if data is None:
                 raise TierFailure(f"{path} is missing")
-            store.put(name_of(self.place, self.segment, suffix), data)
-        store.put(name_of(self.place, self.segment, EPOCHS_SUFFIX), self.epochs)
-        name = name_of(self.place, self.segment, LOG_SUFFIX)
-        store.put(name, self.log)
-        if (size := store.size(name)) != self.segment.size:
-            raise TierFailure(f"{name} has {size} bytes of {self.segment.size}")
+            yield suffix, data
+        yield EPOCHS_SUFFIX, self.epochs
 
 
-def upload_of(log: Log, place: TieredPartition, local: Segment, remote: RemoteSegment) -> Upload:
+class SegmentLayout(Protocol):
+    """Names and contents of objects. All methods block, and raise TierFailure or what the store raises."""
+
+    def put(self, store: TierStore, copy: SegmentCopy) -> None:
+        """Write all objects of a segment. The last one is what a reader needs first."""
+
+    def delete(self, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None: ...
+
+    def opened(self, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> StoredSegment: ...
+
+    def partitions(self, store: TierStore) -> Sequence[TieredPartition]:
+        """Return the partitions that have a folder in the store. What has another name is not ours."""
+
+    def folder_of(self, place: TieredPartition) -> str: ...
+
+
+def copy_of(log: Log, place: TieredPartition, local: Segment, remote: RemoteSegment) -> SegmentCopy:
     """Return the copy of a sealed segment."""
     paths = [(INDEX_SUFFIX, local.file.named(INDEX_SUFFIX)), (TIME_INDEX_SUFFIX, local.file.named(TIME_INDEX_SUFFIX))]
     if remote.has_aborted:
         paths.append((TXN_INDEX_SUFFIX, local.file.named(TXN_INDEX_SUFFIX)))
     paths.append((SNAPSHOT_SUFFIX, f"{log.directory}/{remote.end + 1:020d}{SNAPSHOT_SUFFIX}"))
     view = local.file.view()[: local.file.size].toreadonly()
-    return Upload(place, remote, view, log.files, paths, epochs_text(log.epochs.entries, remote.end + 1))
-
-
-class LocalLayoutSegment:
-    """A segment in the layout of LocalTieredStorage: each file is an object."""
-
-    chunk_bytes = CHUNK_BYTES
-
-    def __init__(self, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None:
-        self._store, self._place, self._segment = store, place, segment
-
-    def chunk(self, number: int) -> Buffer:
-        name, start = name_of(self._place, self._segment, LOG_SUFFIX), number * self.chunk_bytes
-        wanted = min(self.chunk_bytes, self._segment.size - start)
-        found = self._store.get_range(name, start, wanted)
-        if len(found) != wanted:
-            raise WrongBytes(f"{name} has {len(found)} bytes of {wanted} at {start}")
-        return found
-
-    def file(self, suffix: str) -> Buffer:
-        name = name_of(self._place, self._segment, suffix)
-        found = self._store.get(name)
-        if found is None:
-            raise WrongBytes(f"{name} is missing")
-        return found
-
-
-def delete_objects(store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None:
-    for suffix in reversed(SUFFIXES):
-        store.delete(name_of(place, segment, suffix))
+    return SegmentCopy(place, remote, view, log.files, paths, epochs_text(log.epochs.entries, remote.end + 1))
 
 
 def epochs_between(epochs: Epochs, start: int, end: int) -> Iterator[tuple[int, int]]:

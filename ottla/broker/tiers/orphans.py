@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.tiers.objects import ROOT, StoreCalls, TierFailure, TierStore, folder_of
+from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore
 from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteState, TieredPartition, changed, started
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver
 from ottla.protocol.errors import KafkaError
@@ -33,8 +33,7 @@ AGE = "ottla.tier.orphan.age.ms"
 SWEEPS = 4
 #: One folder in this time: a sweep of 10,000 partitions takes three hours, and no store feels it.
 FOLDER_MS = 1_000
-FOLDER = re.compile(r"(.+)-(\d{1,9})-([A-Za-z0-9_-]{22})")
-OBJECT = re.compile(r"\d{20}-([A-Za-z0-9_-]{22})\.\w+")
+OBJECT = re.compile(r"\d{20}-([A-Za-z0-9_-]{22})\.[\w-]+")
 
 
 class FoundObject(NamedTuple):
@@ -67,11 +66,11 @@ class Orphans:
     async def _sweep(self) -> None:
         store, timeout_ms = await self._driver.own_store(), self._configs[CALL_TIMEOUT]
         seen: dict[str, int] = {}
-        for place in await self._calls.run(timeout_ms, partitions_in, store):
+        for place in await self._calls.run(timeout_ms, self._driver.layout.partitions, store):
             if self._driver.topic.led_segments(place) is None:
                 continue
             await pause(self._world.clock, FOLDER_MS)
-            found = await self._calls.run(timeout_ms, objects_in, store, place)
+            found = await self._calls.run(timeout_ms, objects_in, store, self._driver.layout.folder_of(place))
             for each in await self._due(place, found, seen):
                 await self._calls.run(timeout_ms, store.delete, each.name)
                 del seen[each.name]
@@ -114,22 +113,10 @@ def finish(store: TierStore, before_ms: int) -> None:
         log.info("Deleted %s from remote storage, which was not written to its end", name)
 
 
-def partitions_in(store: TierStore) -> list[TieredPartition]:
-    """Return the partitions that have a folder in the store."""
-    found = []
-    for name in store.folders(ROOT):
-        if (match := FOLDER.fullmatch(name)) is not None:
-            try:
-                found.append(TieredPartition(match[1], uuid_from_str(match[3]), int(match[2])))
-            except ValueError:
-                continue
-    return found
-
-
-def objects_in(store: TierStore, place: TieredPartition) -> list[FoundObject]:
+def objects_in(store: TierStore, folder: str) -> list[FoundObject]:
     """Return the objects of a partition's folder. What has another name is not ours."""
     found = []
-    for each in store.list(folder_of(place)):
+    for each in store.list(folder):
         if (match := OBJECT.fullmatch(each.name.rpartition("/")[2])) is not None:
             try:
                 found.append(FoundObject(each.name, uuid_from_str(match[1]), each.modified_ms))

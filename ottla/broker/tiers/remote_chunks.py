@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.tiers.chunk_files import ChunkFiles, ChunkName
-from ottla.broker.tiers.objects import StoreCalls, TierFailure
+from ottla.broker.tiers.objects import StoreCalls, StoredSegment, TierFailure
 from ottla.protocol.primitives import Buffer
 from ottla.server.world import World
 
@@ -26,6 +26,8 @@ KEPT_BYTES = 64 << 20
 #: after 50 ms.
 AHEAD_MAX = 8
 AHEAD_AT_ONCE = 4
+#: The segments that are ready to be read: a layout may have to read an object for that.
+OPENED_MAX = 1_000
 READERS, CALL_TIMEOUT = "remote.log.reader.threads", "ottla.tier.call.timeout.ms"
 CACHE, CACHE_BYTES = "ottla.tier.cache.directory", "ottla.tier.cache.bytes"
 
@@ -42,6 +44,7 @@ class RemoteChunks:
         self._kept: OrderedDict[ChunkName, Buffer] = OrderedDict()
         self._coming: dict[ChunkName, asyncio.Future[Buffer]] = {}
         self._ahead: set[ChunkName] = set()
+        self._opened: OrderedDict[bytes, StoredSegment] = OrderedDict()
         self.bytes_kept = 0
 
     async def get(self, name: ChunkName, fetch: Fetch) -> Buffer:
@@ -60,6 +63,17 @@ class RemoteChunks:
             coming = self._begin(self._calls, name, fetch)
         return await asyncio.shield(coming)
 
+    async def opened(self, segment_id: bytes, open_segment: Callable[[], StoredSegment]) -> StoredSegment:
+        """Return a segment that can be read; `open_segment` may ask the store. Raises TierFailure."""
+        found = self._opened.get(segment_id)
+        if found is None:
+            found = self._opened[segment_id] = await self._calls.run(self._configs[CALL_TIMEOUT], open_segment)
+            if len(self._opened) > OPENED_MAX:
+                self._opened.popitem(last=False)
+        else:
+            self._opened.move_to_end(segment_id)
+        return found
+
     def has(self, name: ChunkName) -> bool:
         return name in self._kept or name in self._coming
 
@@ -75,6 +89,7 @@ class RemoteChunks:
 
     def forget(self, segment_id: bytes) -> None:
         """Ask the store again for a segment whose bytes were wrong: the fault may be this disk's, or may have passed."""
+        self._opened.pop(segment_id, None)
         for name in [each for each in self._kept if each.segment_id == segment_id]:
             self._drop(name)
             self._files.forget(name)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
-from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, StoreCalls, TierFailure, TierStore, name_of
+from ottla.broker.tiers.objects import (
+    EPOCHS_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SegmentLayout,
+    StoreCalls,
+    TierFailure,
+    TierStore,
+    WrongBytes,
+)
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_segments import RemoteSegment, TieredPartition
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, place_of_partition
@@ -62,32 +71,27 @@ class StoredStates:
                 continue
             try:
                 store = await self._driver.store()
-                return await self._calls.run(self._configs[CALL_TIMEOUT], read_state, store, place, segment)
+                read = partial(read_state, self._driver.layout, store, place, segment)
+                return await self._calls.run(self._configs[CALL_TIMEOUT], read)
             except TierFailure as fault:
                 reason = str(fault)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
 
-def read_state(store: TierStore, place: TieredPartition, segment: RemoteSegment) -> Restored:
+def read_state(layout: SegmentLayout, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> Restored:
     """Return the state behind a segment, by its objects. It runs on a thread: 50,000 producers take 0.2 s.
 
     Raises:
         TierFailure: an object is missing, damaged, or has other epochs than the segment's record.
     """
-    epochs_name, producers_name = (name_of(place, segment, suffix) for suffix in (EPOCHS_SUFFIX, SNAPSHOT_SUFFIX))
+    stored, name = layout.opened(store, place, segment), f"{place.topic}-{place.partition}/{segment.start}"
+    epochs_name, producers_name = f"{name}{EPOCHS_SUFFIX}", f"{name}{SNAPSHOT_SUFFIX}"
     try:
-        epochs = epochs_of(epochs_name, parse_lines(epochs_name, _object(store, epochs_name)))
-        producers = producer_snapshots.decode(producers_name, _object(store, producers_name))
+        epochs = epochs_of(epochs_name, parse_lines(epochs_name, bytes(stored.file(EPOCHS_SUFFIX))))
+        producers = producer_snapshots.decode(producers_name, bytes(stored.file(SNAPSHOT_SUFFIX)))
     except CorruptFile as fault:
-        raise TierFailure(str(fault)) from fault
+        raise WrongBytes(str(fault)) from fault
     following = segment.end + 1
     if agreement(epochs, segment.epochs, segment.start, following) != following or epochs[-1][1] >= following:
-        raise TierFailure(f"{epochs_name} does not have the epochs of the segment")
+        raise WrongBytes(f"{epochs_name} does not have the epochs of the segment")
     return Restored(following, epochs, producers)
-
-
-def _object(store: TierStore, name: str) -> bytes:
-    data = store.get(name)
-    if data is None:
-        raise TierFailure(f"{name} is missing")
-    return bytes(data)

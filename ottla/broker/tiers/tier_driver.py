@@ -27,13 +27,13 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import TieredTopics
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import (
+    SegmentLayout,
     StoreCalls,
     TierFailure,
     TierStore,
     claim,
-    delete_objects,
+    copy_of,
     epochs_between,
-    upload_of,
 )
 from ottla.broker.tiers.own_copies import OwnCopies
 from ottla.broker.tiers.partition_tier import PartitionTier, TierCount, TierCounts
@@ -89,10 +89,12 @@ class TierDriver:
         tiered: TieredTopics,
         topic: MetadataTopic,
         open_store: Callable[[], TierStore],
+        layout: SegmentLayout,
         counts: TierCounts,
     ) -> None:
         self._world, self._configs, self._metadata, self._replicas = world, configs, metadata, replicas
         self._tiered, self.topic, self._open_store, self._counts = tiered, topic, open_store, counts
+        self.layout = layout
         self._store: TierStore | None = None
         self._is_ours = False
         self._calls = StoreCalls(world, "tier copies", configs[COPIERS])
@@ -289,17 +291,17 @@ class TierDriver:
     async def _copy(self, led: LedLog, candidate: _Candidate) -> None:
         partition, own = led.partition, led.log
         place, remote = place_of_partition(partition), candidate.remote
-        upload = upload_of(own, place, candidate.local, remote)
+        copy = copy_of(own, place, candidate.local, remote)
         store = await self.own_store()
         if own.recovery_point <= remote.end:
             await flush_log(self._world, own)  # local retention waits for it
-        undo = partial(delete_objects, store, place, remote)
+        undo = partial(self.layout.delete, store, place, remote)
         self._copies.begin(remote.id, place.topic_id, place.partition, undo)
         self._counts.add(place.topic, TierCount.COPIES)
         try:
             await self.topic.publish(place, started(place, remote))
             self._copies.named(remote.id)
-            await self._calls.run(self._configs[CALL_TIMEOUT], upload.put, store, undo=undo)
+            await self._calls.run(self._configs[CALL_TIMEOUT], self.layout.put, store, copy, undo=undo)
             self._copies.written(remote.id)
             await self.topic.publish(place, self._changed(place, remote, RemoteState.COPY_FINISHED))
         except Exception:
@@ -345,7 +347,7 @@ class TierDriver:
             self._counts.add(place.topic, TierCount.DELETIONS)
             if segment.state is not RemoteState.DELETE_STARTED:
                 await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_STARTED))
-            await self._calls.run(self._configs[CALL_TIMEOUT], delete_objects, store, place, segment)
+            await self._calls.run(self._configs[CALL_TIMEOUT], self.layout.delete, store, place, segment)
             await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_FINISHED))
         except Exception:
             self._counts.add(place.topic, TierCount.DELETE_ERRORS)

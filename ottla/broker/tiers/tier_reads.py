@@ -15,7 +15,7 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import RemoteFindings
-from ottla.broker.tiers.objects import LocalLayoutSegment, TierFailure
+from ottla.broker.tiers.objects import TierFailure
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.read_ahead import ReadingAhead
 from ottla.broker.tiers.remote_chunks import RemoteChunks
@@ -204,7 +204,10 @@ class TierReads:
         return await self._reader(partition, self._found(partition, own, found.agreed_to).segment)
 
     async def _reader(self, partition: Partition, segment: RemoteSegment) -> RemoteSegmentReader:
-        stored = LocalLayoutSegment(await self._driver.store(), place_of_partition(partition), segment)
+        open_segment = partial(
+            self._driver.layout.opened, await self._driver.store(), place_of_partition(partition), segment
+        )
+        stored = await self._chunks.opened(segment.id, open_segment)
         return RemoteSegmentReader(self._chunks, self._world.workers, stored, segment)
 
     async def _aborted(self, partition: Partition, own: Log, start: int, end: int) -> list[AbortedTxn]:

@@ -183,6 +183,7 @@ READ_OF_FAMILIES = frozenset(
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.manager.task.interval.ms",
     "remote.log.reader.threads",
+    "remote.log.storage.manager.class.name",
     "remote.log.storage.system.enable",
     "share.coordinator.cold.partition.snapshot.interval.ms",
     "share.coordinator.snapshot.update.records.per.snapshot",

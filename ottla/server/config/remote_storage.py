@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.server.config.key import ConfigError, Values
+from ottla.server.config.rsm_settings import rsm_location, rsm_options, rsm_settings
 
 SYSTEM, TOPIC = "remote.log.storage.system.enable", "remote.storage.enable"
 LOCATION = "ottla.tier.location"
@@ -24,12 +25,12 @@ AS_THE_TOPIC, UNLIMITED = -2, -1
 
 def tier_location(own: Values, static: Mapping[str, str]) -> str:
     """Return the path or address of the store, or "" if there is none."""
-    return own[LOCATION] or static.get(LOCAL_FOLDER, "")
+    return own[LOCATION] or static.get(LOCAL_FOLDER, "") or rsm_location(static)
 
 
 def tier_options(static: Mapping[str, str]) -> dict[str, str]:
     """Return the options of the store. Some are passwords."""
-    return {
+    return rsm_options(static) | {
         name.removeprefix(TIER_STORE_OPTION): text
         for name, text in static.items()
         if name.startswith(TIER_STORE_OPTION)
@@ -42,7 +43,9 @@ def is_remote(configs: Mapping[str, str]) -> bool:
 
 
 def check_system(values: Values, own: Values, static: Mapping[str, str]) -> None:
-    """Raise ConfigError if remote storage is on, but no place for it is set."""
+    """Raise ConfigError if remote storage is on, but no place for it is set, or its plug-in's settings cannot be served."""
+    if values[SYSTEM]:
+        rsm_settings(values, static)
     if values[SYSTEM] and not tier_location(own, static):
         text = f"{SYSTEM}=true needs {LOCATION}, the path or address below which segments lie"
         raise ConfigError(SYSTEM, "true", text, message=text)

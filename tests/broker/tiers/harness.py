@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from ottla.broker.tiers.chunk_files import ChunkFiles
+from ottla.broker.tiers.local_layout import LocalLayout
+from ottla.broker.tiers.objects import SegmentLayout
 from ottla.broker.tiers.partition_tier import TierCounts
 from ottla.broker.tiers.remote_chunks import RemoteChunks
 from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition
@@ -83,7 +85,7 @@ class MemoryStore:
                 yield StoredObject(name, len(self.objects[name]), self.modified_ms)
 
     def folders(self, folder: str) -> list[str]:
-        below = [name.removeprefix(f"{folder}/") for name in self.objects if name.startswith(f"{folder}/")]
+        below = [name.removeprefix(f"{folder}/".lstrip("/")) for name in self.objects if name.startswith(f"{folder}/")]
         return sorted({name.partition("/")[0] for name in below if "/" in name})
 
     def sweep(self, before_ms: int) -> Iterator[str]:
@@ -123,7 +125,14 @@ class OneTopic(dict[str, dict[int, Any]]):
 
 
 class TierHarness:
-    def __init__(self, directory: Path, config: LogConfig = SMALL, workers: object = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig = SMALL,
+        workers: object = None,
+        layout: SegmentLayout | None = None,
+        open_store: Callable[[], Any] | None = None,
+    ) -> None:
         self.log = filled(directory, config=replace(config, remote_storage_enable=True))
         self.log.flush()
         self.partition = SimpleNamespace(
@@ -170,7 +179,8 @@ class TierHarness:
             cast(Any, SimpleNamespace(by_name=OneTopic({TOPIC: {0: self.partition}}))),
             cast(Any, SimpleNamespace(names={TOPIC}, on_change=None)),
             cast(Any, topic),
-            lambda: self.store,
+            open_store or (lambda: self.store),
+            layout or LocalLayout(),
             self.counts,
         )
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.tiers.objects import SUFFIXES, name_of
-from ottla.broker.tiers.orphans import AGE, Orphans, objects_in, partitions_in
+from ottla.broker.tiers.local_layout import SUFFIXES, LocalLayout, folder_of, name_of
+from ottla.broker.tiers.orphans import AGE, Orphans, objects_in
 from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments, RemoteState, TieredPartition, changed
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +39,9 @@ class Sweeps:
             clock=self.clock, workers=SameThread(), rng=SimpleNamespace(getrandbits=lambda bits: (1 << bits) - 1)
         )
         topic = SimpleNamespace(led_segments=lambda place: self.segments, publish=self._publish)
-        driver = SimpleNamespace(topic=topic, own_store=self._open, is_wanted=lambda place: self.is_there)
+        driver = SimpleNamespace(
+            topic=topic, own_store=self._open, is_wanted=lambda place: self.is_there, layout=LocalLayout()
+        )
         self.orphans = Orphans(cast(Any, world), cast(Any, {AGE: AGE_MS, CALL_TIMEOUT: 1_000}), cast(Any, driver), 1)
 
     async def _open(self) -> MemoryStore:
@@ -66,7 +68,7 @@ class Sweeps:
             await asyncio.sleep(0)
             self.clock.advance(1_000)
         await waiting
-        return {each.segment_id[0] for each in objects_in(self.store, PLACE)}
+        return {each.segment_id[0] for each in objects_in(self.store, folder_of(PLACE))}
 
 
 @pytest.fixture
@@ -140,9 +142,9 @@ def test_other_names_are_not_looked_at() -> None:
         "ottla-cluster-id",
     ):
         store.put(name, b"")
-    assert partitions_in(store) == []
+    assert LocalLayout().partitions(store) == []
     store.put(name_of(PLACE, KEPT, ".log"), b"")
     store.put(name_of(PLACE, KEPT, ".log").replace(".log", ""), b"")
     store.put(f"{name_of(PLACE, KEPT, '.log').rpartition('/')[0]}/notes.txt", b"")
-    assert partitions_in(store) == [PLACE]
-    assert [each.segment_id for each in objects_in(store, PLACE)] == [KEPT.id]
+    assert LocalLayout().partitions(store) == [PLACE]
+    assert [each.segment_id for each in objects_in(store, folder_of(PLACE))] == [KEPT.id]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.tiers import read_ahead
-from ottla.broker.tiers.objects import LocalLayoutSegment
+from ottla.broker.tiers.local_layout import LocalLayoutSegment
 from ottla.broker.tiers.read_ahead import ENDS_MAX
 from ottla.broker.tiers.tier_reads import TieredRecords
 from ottla.protocol.records.batch import iter_batches

@@ -13,7 +13,7 @@ import pytest
 from ottla.broker.tiers import chunk_files, remote_chunks
 from ottla.broker.tiers.chunk_files import ChunkFiles, ChunkName
 from ottla.broker.tiers.objects import TierFailure
-from ottla.broker.tiers.remote_chunks import AHEAD_MAX, RemoteChunks
+from ottla.broker.tiers.remote_chunks import AHEAD_MAX, OPENED_MAX, RemoteChunks
 from ottla.storage.errors import DiskFull
 from ottla.storage.files import OsFiles
 from tests.broker.tiers.harness import SameThread
@@ -103,6 +103,25 @@ async def test_what_was_read_last_stays_in_memory(monkeypatch: pytest.MonkeyPatc
     assert made.asked == [1, 2, 3, 4]
     await made.get(2)
     assert made.asked == [1, 2, 3, 4, 2]
+
+
+async def test_the_segments_that_were_read_last_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_chunks, "OPENED_MAX", min(2, OPENED_MAX))
+    made, opened = Chunks(), list[int]()
+
+    async def open_segment(number: int) -> None:
+        def open_it() -> Any:
+            opened.append(number)
+            return SimpleNamespace()
+
+        await made.chunks.opened(bytes([number]), open_it)
+
+    for number in (1, 2, 1, 3, 1, 2):
+        await open_segment(number)
+    assert opened == [1, 2, 3, 2]
+    made.chunks.forget(bytes([2]))
+    await open_segment(2)
+    assert opened == [1, 2, 3, 2, 2]
 
 
 async def test_no_more_is_read_ahead_than_there_is_room_for_until_it_is_asked_for() -> None:

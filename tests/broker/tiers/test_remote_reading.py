@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.tiers.objects import LocalLayoutSegment, TierFailure, epochs_between, upload_of
+from ottla.broker.tiers.local_layout import LocalLayout
+from ottla.broker.tiers.objects import SegmentLayout, TierFailure, copy_of, epochs_between
 from ottla.broker.tiers.remote_reading import RemoteSegmentReader
 from ottla.broker.tiers.remote_segments import RemoteSegment, TieredPartition
 from ottla.storage.files import OsFiles
@@ -22,14 +23,14 @@ from tests.storage.logs_for_tests import NOW_MS, filled
 PLACE = TieredPartition("topic", bytes(16), 0)
 
 
-def copied(log: Log, index: int, store: MemoryStore) -> RemoteSegment:
+def copied(log: Log, index: int, store: MemoryStore, layout: SegmentLayout | None = None) -> RemoteSegment:
     local, end = log.segments[index], log.segments[index + 1].base_offset
     epochs = tuple(epochs_between(log.epochs.entries, local.base_offset, end))
     largest = local.indexes.largest_timestamp().timestamp
     remote = RemoteSegment(
         bytes([index] * 16), local.base_offset, end - 1, local.file.size, largest, epochs, 1, 1, has_aborted=False
     )
-    upload_of(log, PLACE, local, remote).put(store)
+    (layout or LocalLayout()).put(store, copy_of(log, PLACE, local, remote))
     return remote
 
 
@@ -40,8 +41,8 @@ def log_object(store: MemoryStore) -> str:
 class Reading:
     """Readers of segments in a store, with chunks of a fixed size, and the parts that they share."""
 
-    def __init__(self, store: MemoryStore, chunk_bytes: int = 4 << 20) -> None:
-        self.store, self.chunk_bytes = store, chunk_bytes
+    def __init__(self, store: MemoryStore, chunk_bytes: int = 4 << 20, layout: SegmentLayout | None = None) -> None:
+        self.store, self.chunk_bytes, self.layout = store, chunk_bytes, layout or LocalLayout()
         self.world: Any = SimpleNamespace(
             workers=SameThread(),
             files=OsFiles(),
@@ -53,8 +54,9 @@ class Reading:
         self.chunks = chunks_of(self.world, configs)
 
     def reader(self, remote: RemoteSegment) -> RemoteSegmentReader:
-        stored = LocalLayoutSegment(self.store, PLACE, remote)
-        stored.chunk_bytes = self.chunk_bytes
+        stored = self.layout.opened(self.store, PLACE, remote)
+        if isinstance(self.layout, LocalLayout):
+            stored.chunk_bytes = self.chunk_bytes
         return RemoteSegmentReader(self.chunks, self.world.workers, stored, remote)
 
 

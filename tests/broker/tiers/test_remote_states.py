@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, TierFailure, name_of
+from ottla.broker.tiers.local_layout import LocalLayout, name_of
+from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, TierFailure
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments, RemoteState, changed, started
 from ottla.broker.tiers.remote_states import FOLLOWERS, FROM_LAST_TIERED, StoredStates, read_state
@@ -45,7 +46,7 @@ def test_it_is_the_state_that_the_log_had_behind_the_segment(tmp_path: Path) -> 
     log, store = two_epochs(tmp_path), MemoryStore()
     for index in (0, 1):
         remote = copied(log, index, store)
-        state = read_state(store, PLACE, remote)
+        state = read_state(LocalLayout(), store, PLACE, remote)
         assert state.offset == log.segments[index + 1].base_offset
         assert state.epochs == [each for each in log.epochs.entries if each[1] < state.offset]
         assert [(each.producer_id, each.last_offset) for each in state.producers] == [(5, remote.end)]
@@ -61,7 +62,7 @@ def test_a_missing_damaged_or_foreign_object_is_a_failure(tmp_path: Path, suffix
     if data is not None:
         store.objects[name] = data
     with pytest.raises(TierFailure):
-        read_state(store, PLACE, remote)
+        read_state(LocalLayout(), store, PLACE, remote)
 
 
 class Asked:
@@ -87,7 +88,9 @@ def states_of(
     async def opened() -> MemoryStore:
         return store
 
-    driver: Any = SimpleNamespace(segments_of=lambda _: segments, store=opened, look=lambda: rounds.append("soon"))
+    driver: Any = SimpleNamespace(
+        segments_of=lambda _: segments, store=opened, look=lambda: rounds.append("soon"), layout=LocalLayout()
+    )
     configs: Any = {FROM_LAST_TIERED: False, FOLLOWERS: 2, CALL_TIMEOUT: 1_000}
     world: Any = SimpleNamespace(workers=AtOnce())
     return StoredStates(world, configs, driver, counts or TierCounts()), rounds
