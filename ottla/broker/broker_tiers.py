@@ -73,8 +73,8 @@ class BrokerTiers:
         await self.driver.stop()
 
     def metrics(self) -> Iterator[Family]:
-        yield from tier_metrics(self.driver, self._counts, self._clock.wall_ms())
-        yield from self.fetches.reads.quota.metrics()
+        yield from tier_metrics(self.driver, self._counts, self._clock)
+        yield from self.fetches.reads.metrics()
 
     def states(self, topic: str | None) -> Iterator[dict[str, Any]]:
         """Yield the state of each partition with remote storage that this broker leads, or of those of a topic (`tier_states`)."""

@@ -129,6 +129,8 @@ class StoreCalls:
         self._late: list[tuple[_Call[Any], Workers]] = []
         self._left: list[Callable[[], object]] = []
         self._room = asyncio.Semaphore(at_once)
+        #: The calls that run, without those given up, and all that want to.
+        self.running = self.wanted = 0
 
     def leave(self, undo: Callable[[], object]) -> None:
         """Undo something at the next `undo_left`."""
@@ -161,27 +163,43 @@ class StoreCalls:
         Raises:
             TierFailure: it has failed, or has not answered in time.
         """
-        async with self._room:
-            self._take_back()
-            if len(self._late) >= self._at_once:
-                raise TierFailure(f"{len(self._late)} earlier calls have not come back from the store")
-            workers = self._idle.pop() if self._idle else self._world.workers.apart(self._name)
-            call = _Call(partial(function, *args), undo)
-            try:
-                async with asyncio.timeout(timeout_ms / 1000):
-                    result = await workers.run(call)
-            except TimeoutError:
-                call.is_given_up = True
-                self._late.append((call, workers))
-                raise TierFailure(f"no answer within {timeout_ms} ms") from None
-            except TierFailure:
-                self._idle.append(workers)
-                raise
-            except Exception as fault:
-                self._idle.append(workers)
-                raise TierFailure(f"{type(fault).__name__}: {fault}") from fault
+        self.wanted += 1
+        try:
+            async with self._room:
+                self.running += 1
+                try:
+                    return await self._run(timeout_ms, partial(function, *args), undo)
+                finally:
+                    self.running -= 1
+        finally:
+            self.wanted -= 1
+
+    @property
+    def idle_share(self) -> float:
+        """Return which share of the calls that may run at a time does not run."""
+        return 1 - self.running / self._at_once
+
+    async def _run(self, timeout_ms: int, function: Callable[[], T], undo: Callable[[], object]) -> T:
+        self._take_back()
+        if len(self._late) >= self._at_once:
+            raise TierFailure(f"{len(self._late)} earlier calls have not come back from the store")
+        workers = self._idle.pop() if self._idle else self._world.workers.apart(self._name)
+        call = _Call(function, undo)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                result = await workers.run(call)
+        except TimeoutError:
+            call.is_given_up = True
+            self._late.append((call, workers))
+            raise TierFailure(f"no answer within {timeout_ms} ms") from None
+        except TierFailure:
             self._idle.append(workers)
-            return result
+            raise
+        except Exception as fault:
+            self._idle.append(workers)
+            raise TierFailure(f"{type(fault).__name__}: {fault}") from fault
+        self._idle.append(workers)
+        return result
 
 
 class SegmentCopy(NamedTuple):

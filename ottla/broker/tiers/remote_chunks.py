@@ -47,6 +47,15 @@ class RemoteChunks:
         self._opened: OrderedDict[bytes, StoredSegment] = OrderedDict()
         self.bytes_kept = 0
 
+    @property
+    def waiting_calls(self) -> int:
+        """Return how many calls wait for a thread."""
+        return self._calls.wanted - self._calls.running
+
+    @property
+    def idle_share(self) -> float:
+        return self._calls.idle_share
+
     async def get(self, name: ChunkName, fetch: Fetch) -> Buffer:
         """Return a chunk; `fetch` reads it from the store.
 

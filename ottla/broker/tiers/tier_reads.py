@@ -7,7 +7,7 @@ clients retry, KAFKA_STORAGE_ERROR: a consumer must not reset its offset because
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,9 +23,11 @@ from ottla.broker.tiers.remote_reading import RemoteSegmentReader, aborted_betwe
 from ottla.broker.tiers.remote_segments import FoundSegment, RemoteSegment, lineage_of
 from ottla.broker.tiers.tier_driver import TierDriver, place_of_partition
 from ottla.broker.tiers.tier_quota import FETCHES, TierQuota
+from ottla.broker.tiers.tier_report import reader_metrics
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.server.clock import pause
+from ottla.server.metrics import Family, Histogram
 from ottla.server.network.context import Answer, Reply
 from ottla.server.world import World
 from ottla.storage.log.log import Log
@@ -62,6 +64,13 @@ class TierReads:
         self._world, self._configs, self._driver, self._counts, self._chunks = world, configs, driver, counts, chunks
         self._ahead = ReadingAhead(chunks, world.spawn)
         self.quota = TierQuota(configs, world.clock, FETCHES)
+        #: The times of reads, in microseconds.
+        self._times = Histogram()
+
+    def metrics(self) -> Iterator[Family]:
+        """Yield the throttle times, and Kafka's metrics of the threads that read."""
+        yield from self.quota.metrics()
+        yield from reader_metrics(self._times, self._chunks)
 
     @property
     def wait_ms(self) -> int:
@@ -83,6 +92,7 @@ class TierReads:
             if self.quota.wait_ms():
                 return TieredRecords(b"", [])
         self._counts.add(partition.topic, TierCount.FETCHES)
+        began_ns = self._world.clock.mono_ns()
         try:
             found = self._found(partition, own, offset)
             reader = await self._reader(partition, found.segment)
@@ -100,6 +110,8 @@ class TierReads:
             self._counts.add(partition.topic, TierCount.FETCH_ERRORS)
             log.warning("Offset %d of %s cannot be read from remote storage: %s", offset, partition, fault)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+        finally:
+            self._times.add((self._world.clock.mono_ns() - began_ns) // 1_000)
         self._counts.add(partition.topic, TierCount.FETCHED_BYTES, len(read.records))
         return TieredRecords(read.records, aborted)
 

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 from ottla.broker.replication.partition_log import LedLog
 from ottla.broker.tiered_topics import TIER_WAITS, WAITS_DOC
 from ottla.broker.tiers.partition_tier import CopyLag, PartitionTier, TierCount, TierCounts, copy_lag
+from ottla.broker.tiers.remote_chunks import RemoteChunks
 from ottla.broker.tiers.remote_segments import RemoteState
 from ottla.broker.tiers.tier_driver import TierDriver
-from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
+from ottla.server.clock import Clock
+from ottla.server.metrics import COUNTER, GAUGE, Family, Histogram, Sample, gauge, histograms
 
 PREFIX = "kafka_server_brokertopicmetrics_"
 #: Name after the prefix, what it says, which count.
@@ -54,14 +56,24 @@ SUMS = (
 )  # fmt: skip
 
 
-def tier_metrics(driver: TierDriver, counts: TierCounts, wall_ms: int) -> Iterator[Family]:
+def tier_metrics(driver: TierDriver, counts: TierCounts, clock: Clock) -> Iterator[Family]:
     for name, doc, count in COUNTS:
         samples = [Sample({}, counts.of_all[count])]
         samples += [Sample({"topic": topic}, found[count]) for topic, found in counts.by_topic.items()]
         yield Family(f"{PREFIX}{name}", COUNTER, doc, samples)
     seen: defaultdict[str, list[_Seen]] = defaultdict(list)
+    took_ms: defaultdict[str, float] = defaultdict(float)
     for led, tier in driver.led():
-        seen[led.partition.topic].append(_seen(driver, led, tier, wall_ms))
+        began_ns = clock.mono_ns()
+        seen[led.partition.topic].append(_seen(driver, led, tier, clock.wall_ms()))
+        took_ms[led.partition.topic] += (clock.mono_ns() - began_ns) / 1e6
+    samples = [Sample({}, sum(took_ms.values())), *(Sample({"topic": topic}, ms) for topic, ms in took_ms.items())]
+    yield Family(
+        f"{PREFIX}remotelogsizecomputationtime",
+        GAUGE,
+        "Milliseconds that the sizes in remote storage took to compute",
+        samples,
+    )
     for name, doc, value in SUMS:
         sums = {topic: sum(map(value, partitions)) for topic, partitions in seen.items()}
         samples = [Sample({}, sum(sums.values())), *(Sample({"topic": topic}, found) for topic, found in sums.items())]
@@ -76,6 +88,22 @@ def tier_metrics(driver: TierDriver, counts: TierCounts, wall_ms: int) -> Iterat
     waits = [Sample({"topic": topic}, any(each.waits for each in found)) for topic, found in seen.items()]
     yield Family(TIER_WAITS, GAUGE, WAITS_DOC, waits)
     yield from driver.copy_quota.metrics()
+
+
+def reader_metrics(times: Histogram, chunks: RemoteChunks) -> Iterator[Family]:
+    """Yield Kafka's metrics of RemoteLogReader: the times of reads (in microseconds), and the threads that call the store for them."""
+    yield from histograms(
+        "kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems",
+        "Milliseconds that a read of remote storage took",
+        [({}, times)],
+        0.001,
+    )
+    pool = "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreader"
+    yield gauge(
+        f"{pool}taskqueuesize", "Calls of remote storage that wait for a thread to read with", chunks.waiting_calls
+    )
+    doc = "The share of the threads that read remote storage which is idle, from 0 to 1, at the scrape"
+    yield gauge(f"{pool}avgidlepercent", doc, chunks.idle_share)
 
 
 def _seen(driver: TierDriver, led: LedLog, tier: PartitionTier, wall_ms: int) -> _Seen:

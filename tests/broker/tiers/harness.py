@@ -218,6 +218,6 @@ class TierHarness:
     def metric(self, name: str, topic: str | None = TOPIC) -> float:
         """Return a sample of a topic, or of all topics."""
         labels = {} if topic is None else {"topic": topic}
-        families = tier_metrics(self.driver, self.counts, NOW_MS + AGE_MS)
+        families = tier_metrics(self.driver, self.counts, self.clock)
         (family,) = (each for each in families if each.name == name)
         return next(float(sample.value) for sample in family.samples if sample.labels == labels)

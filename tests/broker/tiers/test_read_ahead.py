@@ -56,6 +56,17 @@ async def test_the_ends_of_the_last_reads_alone_are_remembered(tmp_path: Path, m
     assert len(reads._ahead._ends) == 2
 
 
+async def test_the_time_of_reads_and_the_threads_are_shown_by_kafkas_names(tmp_path: Path, monkeypatch: Any) -> None:
+    harness = await tiered(tmp_path, monkeypatch)
+    reads = harness.reads()
+    for _ in range(2):
+        await reads.read(harness.partition, harness.log, 0, 1, read_committed=False)
+    shown = {family.name.rpartition("_remotelogreader")[2]: family.samples[-1].value for family in reads.metrics()}
+    assert shown["fetchrateandtimems_count"] == 2
+    assert (shown["taskqueuesize"], shown["avgidlepercent"]) == (0, 1.0)
+    assert harness.metric("kafka_server_brokertopicmetrics_remotelogsizecomputationtime") == 0
+
+
 async def test_nothing_is_read_ahead_of_single_reads(tmp_path: Path, monkeypatch: Any) -> None:
     harness = await tiered(tmp_path, monkeypatch)
     reads = harness.reads()
