@@ -30,12 +30,15 @@ class DirectoryStore:
         return f"file://{self.folder}"
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        with self._written(name, data) as written:
+        self.put_parts(name, iter((data,)))
+
+    def put_parts(self, name: str, parts: Iterator[bytes | memoryview]) -> None:
+        with self._written(name, parts) as written:
             os.replace(written, self._path(name))
             self._sync(name)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        with self._written(name, data) as written:
+        with self._written(name, iter((data,))) as written:
             try:
                 os.link(written, self._path(name))
             except FileExistsError:
@@ -120,14 +123,14 @@ class DirectoryStore:
         return self.folder / name
 
     @contextmanager
-    def _written(self, name: str, data: bytes | memoryview) -> Iterator[Path]:
+    def _written(self, name: str, parts: Iterator[bytes | memoryview]) -> Iterator[Path]:
         path = self._path(name)
         unfinished = path.with_name(f"{UNFINISHED}{uuid4().hex}")
         with _failing(name):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with unfinished.open("wb") as file:
-                    file.write(data)
+                    file.writelines(parts)
                     file.flush()
                     os.fsync(file.fileno())
                 yield unfinished

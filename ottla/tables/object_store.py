@@ -56,6 +56,10 @@ class ObjectStore:
         with _failing(name):
             obstore.put(self._store, name, data)  # in parts above 5 MiB, which are aborted if the call fails
 
+    def put_parts(self, name: str, parts: Iterator[bytes]) -> None:
+        with _failing(name):
+            obstore.put(self._store, name, parts)
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         with _failing(name):
             try:

@@ -39,6 +39,9 @@ class Store(Protocol):
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Write or replace an object as a whole: readers see the old one or the new one."""
 
+    def put_parts(self, name: str, parts: Iterator[bytes]) -> None:
+        """Write an object whose parts are made one by one, as `put` does. An exception of the iterator leaves no object."""
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write an object unless its name exists. Return whether it was written. This is the compare-and-set of tables."""
 

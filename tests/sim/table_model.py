@@ -64,6 +64,9 @@ class SimStore:
     def put(self, name: str, data: bytes | memoryview) -> None:
         self._faulty.call(lambda: self.objects.__setitem__(name, bytes(data)), StoreFailure)
 
+    def put_parts(self, name: str, parts: Iterator[bytes]) -> None:
+        self.put(name, b"".join(parts))
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         def effect() -> bool:
             return self.objects.setdefault(name, data) is data

@@ -100,6 +100,9 @@ class StoreHandle:
 
         self._call(effect)
 
+    def put_parts(self, name: str, parts: Iterator[bytes]) -> None:
+        self.put(name, b"".join(parts))
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         return self._call(lambda: self._store.objects.setdefault(name, data) is data)
 
@@ -125,7 +128,7 @@ class StoreHandle:
         yield from (StoredObject(name, 0, self._store.modified_ms[name]) for name in names)
 
     def folders(self, folder: str) -> list[str]:
-        found = self._call(lambda: [name.removeprefix(f"{folder}/".lstrip("/")) for name in self._store.objects if "/" in name])
+        found = self._call(lambda: [name.removeprefix(f"{folder}/") for name in self._store.objects if "/" in name])
         return sorted({name.partition("/")[0] for name in found})
 
     def sweep(self, before_ms: int) -> Iterator[str]:

@@ -33,6 +33,9 @@ class TierStore(Protocol):
 
     def put(self, name: str, data: bytes | memoryview) -> None: ...
 
+    def put_parts(self, name: str, parts: Iterator[bytes]) -> None:
+        """Write an object whose parts are made one by one: not all of them are in memory."""
+
     def put_if_absent(self, name: str, data: bytes) -> bool: ...
 
     def get(self, name: str) -> Buffer | None: ...

@@ -34,7 +34,7 @@ _OFFSET_ENTRY, _TIME_ENTRY = Struct(">ii"), Struct(">qi")
 class RemoteRead(NamedTuple):
     """Complete batches of a remote segment, the first offset behind them, and their end in the segment."""
 
-    records: memoryview
+    records: bytes
     next_offset: int
     end: int
 
@@ -185,7 +185,8 @@ def _read(
         at = end
     if begin < 0:
         raise WrongBytes(f"no batch of the segment has offset {offset}")
-    return RemoteRead(window.data[begin:at], following, window.position + at)
+    # A copy: a response that a slow client takes must not keep a chunk of 4 MiB in memory.
+    return RemoteRead(bytes(window.data[begin:at]), following, window.position + at)
 
 
 def _search(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -57,20 +57,23 @@ class RsmLayout:
         is_compressed = self._settings.compresses and not (
             self._settings.leaves_compressed and _is_compressed(copy.log[: segment.size])
         )
-        sizes: tuple[int, ...] = ()
-        log = copy.log
+        sizes, log = list[int](), _name(place, segment, LOG)
+
+        def parts() -> Iterator[bytes]:
+            for start in range(0, segment.size, chunk_bytes):
+                part = compress(ZSTD, copy.log[start : start + chunk_bytes])
+                sizes.append(len(part))
+                yield part
+
         if is_compressed:
-            parts = [
-                compress(ZSTD, copy.log[start : start + chunk_bytes]) for start in range(0, segment.size, chunk_bytes)
-            ]
-            sizes, log = tuple(map(len, parts)), memoryview(b"".join(parts))
-            del parts
-        store.put(_name(place, segment, LOG), log)
+            store.put_parts(log, parts())
+        else:
+            store.put(log, copy.log)
         files = dict(copy.others())
         store.put(_name(place, segment, INDEXES), b"".join(files[each] for each in FILES if each in files))
         manifest = manifest_of(place, segment, chunk_bytes, sizes, {each: len(data) for each, data in files.items()})
-        if (size := store.size(_name(place, segment, LOG))) != len(log):
-            raise TierFailure(f"{_name(place, segment, LOG)} has {size} bytes of {len(log)}")
+        if (size := store.size(log)) != (wanted := sum(sizes) if is_compressed else segment.size):
+            raise TierFailure(f"{log} has {size} bytes of {wanted}")
         store.put(_name(place, segment, MANIFEST), json.dumps(manifest, separators=(",", ":")).encode())
 
     def delete(self, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None:

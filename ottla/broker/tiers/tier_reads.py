@@ -51,7 +51,7 @@ class RemoteSearch(NamedTuple):
 class TieredRecords(NamedTuple):
     """Complete batches for a consumer, and the aborted transactions in them, if it asked for committed records."""
 
-    records: memoryview | bytes
+    records: bytes
     aborted: list[AbortedTxn]
 
 

@@ -36,8 +36,8 @@ OPTIONS = {
     "aws.secret.access.key": "secret_access_key",
     "aws.session.token": "session_token",
 }
-#: What the plug-in's documentation recommends, and its limit.
-CHUNK_BYTES, CHUNK_BYTES_MAX = 4 << 20, (1 << 30) - 1
+#: What the plug-in's documentation recommends, and the largest chunk that is decompressed here (protocol/records/compression.py).
+CHUNK_BYTES, CHUNK_BYTES_MAX = 4 << 20, 256 << 20
 
 
 class RsmSettings(NamedTuple):

@@ -63,6 +63,9 @@ class MemoryStore:
     def put(self, name: str, data: bytes | memoryview) -> None:
         self.objects[name] = bytes(data)
 
+    def put_parts(self, name: str, parts: Iterator[bytes]) -> None:
+        self.put(name, b"".join(parts))
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         return self.objects.setdefault(name, data) is data
 
@@ -85,7 +88,8 @@ class MemoryStore:
                 yield StoredObject(name, len(self.objects[name]), self.modified_ms)
 
     def folders(self, folder: str) -> list[str]:
-        below = [name.removeprefix(f"{folder}/".lstrip("/")) for name in self.objects if name.startswith(f"{folder}/")]
+        start = f"{folder}/".lstrip("/")
+        below = [name.removeprefix(start) for name in self.objects if name.startswith(start)]
         return sorted({name.partition("/")[0] for name in below if "/" in name})
 
     def sweep(self, before_ms: int) -> Iterator[str]:

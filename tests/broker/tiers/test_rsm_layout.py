@@ -227,7 +227,7 @@ async def test_damaged_objects_are_errors_and_never_answers(tmp_path: Path, suff
 
 def test_the_partitions_of_a_store_are_found_and_no_others(tmp_path: Path) -> None:
     _, store, remote, layout = stored(tmp_path, RsmSettings(333))
-    for name in ("ottla-cluster-id", "a/0/x.log", f"a-{'x' * 22}/b/y.log", f"a-{'_' * 22}/0/y.log"):
+    for name in ("ottla-cluster-id", "a/0/x.log", f"a-{'x' * 22}/b/y.log"):
         store.put(name, b"")
     assert layout.partitions(store) == [PLACE]
     assert {each.segment_id for each in objects_in(store, layout.folder_of(PLACE))} == {remote.id}

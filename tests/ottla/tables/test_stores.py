@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,20 @@ def test_a_conditional_put_whose_answer_is_lost_has_written(lossy_s3: S3Server, 
     lossy_s3.losing.is_on = True
     assert store.put_if_absent("h/1", b"ours") and lossy_s3.losing.lost == 1
     assert not store.put_if_absent("h/1", b"theirs") and store.get("h/1") == b"ours"
+
+
+def test_an_object_whose_parts_are_made_one_by_one_is_there_whole_or_not_at_all(store: Store) -> None:
+    parts = [bytes([number]) * 3_000_000 for number in range(4)]
+    store.put_parts("p/q", iter(parts))
+    assert store.get("p/q") == b"".join(parts)
+
+    def failing() -> Iterator[bytes]:
+        yield from parts
+        raise ValueError("the log is damaged")
+
+    with pytest.raises((StoreFailure, ValueError), match="the log is damaged"):
+        store.put_parts("p/r", failing())
+    assert store.get("p/r") is None
 
 
 def test_an_object_is_written_whole_read_in_ranges_and_replaced(store: Store) -> None:
