@@ -19,6 +19,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions import decisions
+from ottla.broker.transactions.after_markers import AfterMarkers
 from ottla.broker.transactions.markers import MARKERS, MarkerRoutes, MarkerSending
 from ottla.broker.transactions.transaction import (
     BY_NAME,
@@ -78,6 +79,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._routes = routes
         self._producer_ids = producer_ids
         self._sendings: dict[str, MarkerSending] = {}
+        self._after_markers = AfterMarkers(routes.clock, config.add_partitions_retry_backoff_max_ms)
         #: Transactions that stay prepared until another coordinator loads them: a partition has refused their marker for good.
         self.refused_markers = 0
         clock = routes.clock
@@ -100,12 +102,15 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         super().unload(partition)
         for transactional_id in [t for t in self._sendings if self.partition_for(t) == partition]:
             self._sendings.pop(transactional_id).stop()
+            self._after_markers.written(transactional_id)
 
     def close(self) -> None:
-        for sending in self._sendings.values():
+        sendings, self._sendings = self._sendings, {}
+        for sending in sendings.values():
             sending.stop()
-        self._sendings.clear()
         super().close()
+        for transactional_id in sendings:
+            self._after_markers.written(transactional_id)
 
     # ---- producers
 
@@ -140,17 +145,14 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     ) -> Answer[ErrorCode]:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        self.stories.begin(transactional_id, cause)
-        return self.runtime.write(
-            self.partition_for(transactional_id),
-            decisions.add,
-            self._with_story(transactional_id, cause, (producer_id, producer_epoch), error_code),
-            transactional_id,
-            producer_id,
-            producer_epoch,
-            added,
-            client_transaction_version,
-        )
+
+        def decide() -> Answer[ErrorCode]:
+            self.stories.begin(transactional_id, cause)
+            asked = transactional_id, producer_id, producer_epoch, added, client_transaction_version
+            on_error = self._with_story(transactional_id, cause, (producer_id, producer_epoch), error_code)
+            return self.runtime.write(self.partition_for(transactional_id), decisions.add, on_error, *asked)
+
+        return self._after_markers.wait(transactional_id, decide) if transactional_id in self._sendings else decide()
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions
@@ -248,6 +250,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 return
             if self._sendings.get(transactional_id) is sending:
                 del self._sendings[transactional_id]
+            self._after_markers.written(transactional_id)
 
         epoch = self.runtime.leader_epoch(partition)
         sending = self._sendings[transactional_id] = MarkerSending(

@@ -113,7 +113,12 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
-        self.harness = TransactionCoordinatorHarness(transaction_version=2, transaction_max_timeout_ms=900_000)
+        self.harness = TransactionCoordinatorHarness(
+            transaction_version=2,
+            transaction_max_timeout_ms=900_000,
+            # In half of the histories no request waits for markers, so that it is decided while they are written.
+            add_partitions_retry_backoff_max_ms=100 if seed % 2 else 0,
+        )
         self.rivals = [TransactionalProducer(self.harness) for _ in range(rng.randint(1, 3))]
         self.lone = Lone(self)
         # Transactions whose end was acknowledged: the client's id and epoch, whether it asked for a commit, and the partitions.
