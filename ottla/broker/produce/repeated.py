@@ -164,9 +164,8 @@ class RepeatedProduce:
         frame = self._pack(
             self._nbytes, correlation_id, self._head, index, 0, first, append_time, log_start, self._tail
         )
-        wakeups = self._wakeups
-        if is_all and wakeups.pending and wakeups.afterwards is None:
-            wakeups.afterwards = FollowingProduce(self, connection, frame)
+        if is_all and self._wakeups.pending and self._wakeups.afterwards is None:
+            self._wakeups.afterwards = FollowingProduce(self, connection, frame)
             return DELAYED
         connection.send(frame, self._nbytes + 4)
         return ANSWERED

@@ -33,8 +33,8 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.compression import NO_COMPRESSION, compress
 from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
-from ottla.protocol.records.validate import RecordRules, check_records
-from ottla.protocol.work import BYTES_A_TURN, TooLong, Turn, Work, do_at_once, do_now
+from ottla.protocol.records.validate import RecordRules, check_records, read_frames
+from ottla.protocol.work import BYTES_A_TURN, RELEASE, TooLong, Turn, Work, do_at_once, do_now
 
 _CRC_BYTES = 4
 # MurmurHash2 with Kafka's seed.
@@ -237,6 +237,12 @@ def prepare(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Wo
     Raises:
         KafkaError: the batch is invalid.
     """
+    if not rules.checks(batch.compression):
+        data = yield from read_frames(batch, rules, turn)
+        if len(data) > BYTES_A_TURN:
+            del data
+            yield RELEASE
+        return batch.buffer
     payload = yield from check_records(batch, rules, now_ms, turn)
     if rules.codec is None or rules.codec == batch.compression:
         return batch.buffer

@@ -14,13 +14,16 @@ that is out of the ordinary goes to the cold `_judge`, which finds the error tha
     timestamps out of bounds                   INVALID_TIMESTAMP with the index of each bad record
     LogAppendTime set by the client            INVALID_TIMESTAMP on a LogAppendTime topic, otherwise accepted (see `restamp`)
 
+`read_frames` decompresses a batch once, so that no consumer meets frames that nobody can read.
+
 `check_records` decodes every record, as Kafka does for every batch. It runs if the topic's rules need the records: a
 compacted topic, a lower bound on timestamps, or the broker's setting to check all records. It works in turns, because the
 header of a small batch can claim millions of records, and a compressed batch can hold them. The header's count is bounded
 by the payload before it is used.
 
 Differences from Apache Kafka 4.3.1, each measured against it:
-- Kafka always decodes all records; by default the header is trusted here, so malformed records in a batch with a valid CRC pass
+- Kafka always decodes all records; by default the header and the frames are checked here, so malformed records in a batch with a valid
+  CRC pass
 - unknown codecs and undecodable payloads: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here (it is the client's error)
 - linked lz4 blocks, which Java cannot read: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here
 - offset deltas that are not 0..n-1, transactional without a producer id: accepted there, INVALID_RECORD here
@@ -115,12 +118,16 @@ class RecordRules:
 
     @property
     def may_ask(self) -> bool:
-        """Return True if some batches must be prepared (`builder.prepare`)."""
+        """Return True if batches without compression may have to be prepared (`builder.prepare`)."""
         return self.needs_records or self.codec is not None
 
     def asks(self, codec: int) -> bool:
-        """Return True if a batch of this codec must be prepared."""
-        return self.needs_records or (self.codec is not None and self.codec != codec)
+        """Return True if a batch of this codec must be prepared. A compressed one is read once in any case (`read_frames`)."""
+        return codec != NO_COMPRESSION or self.needs_records or self.codec not in (None, codec)
+
+    def checks(self, codec: int) -> bool:
+        """Return True if the records of a batch of this codec must be checked one by one."""
+        return self.needs_records or self.codec not in (None, codec)
 
 
 def validate_header(records: Buffer, nbytes: int, rules: RecordRules, now_ms: int, turn: object = None) -> Header:
@@ -200,15 +207,34 @@ def check_records(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn)
     """
     if batch.count > RECORDS_A_TURN:
         yield None
+    data = yield from read_frames(batch, rules, turn)
     try:
-        data = yield from batch.expanded(turn, rules.max_decompressed_bytes)
         yield from _check_each(batch, data, rules, now_ms, turn)
     except RecordsRejected:
         raise
     except KafkaError as fault:
-        # CORRUPT_MESSAGE is retriable: the producer would send the same bytes again until delivery.timeout.ms.
-        raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
+        raise _not_retriable(fault) from None
     return data
+
+
+def read_frames(batch: BatchView, rules: RecordRules, turn: Turn) -> Work[bytes]:
+    """Return the bytes of the records, decompressed. Frames that cannot be read would stop the consumers of the partition.
+
+    Raises:
+        KafkaError: INVALID_RECORD, nobody can read them, or they hold more than one batch may.
+    """
+    try:
+        data = yield from batch.expanded(turn, rules.max_decompressed_bytes)
+    except KafkaError as fault:
+        raise _not_retriable(fault) from None
+    if batch.count * RECORD_BYTES_MIN > len(data):
+        raise _invalid(f"{batch.count} records in {len(data)} bytes")
+    return data
+
+
+def _not_retriable(fault: KafkaError) -> KafkaError:
+    """Return INVALID_RECORD: for CORRUPT_MESSAGE a producer would send the same bytes again until delivery.timeout.ms."""
+    return KafkaError(ErrorCode.INVALID_RECORD, fault.message)
 
 
 def _check_each(batch: BatchView, data: bytes, rules: RecordRules, now_ms: int, turn: Turn) -> Work[None]:

@@ -87,7 +87,7 @@ OWN_CONFIGS = table(
         "registered."),
     ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,
         "Whether every record of a produced batch is decoded and checked, as Kafka does. By default only the header, the CRC, "
-        "the size and the sequence are, and the records where the topic's configuration needs them."),
+        "the size, the sequence and compressed frames are, and the records where the topic's configuration needs them."),
     ConfigKey("ottla.tier.location", Type.STRING, None, Importance.MEDIUM,
         "The path or address (s3://, gs://, az://) below which segments lie where remote.log.storage.system.enable is true. All brokers "
         "must reach the same place. Without it rsm.config.dir of Kafka's LocalTieredStorage is taken."),

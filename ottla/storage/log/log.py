@@ -236,7 +236,7 @@ class Log:
         if size != length + LOG_OVERHEAD_BYTES:
             size = length + LOG_OVERHEAD_BYTES
             records = records[:size]
-        if self.may_ask and rules.asks(attributes & CODEC_MASK):
+        if (attributes or self.may_ask) and rules.asks(attributes & CODEC_MASK):
             records = prepared_batch(memoryview(records), rules, now_ms, prepared)
             size = len(records)
         if producer_id >= 0:
