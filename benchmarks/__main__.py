@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import in_memory, machine, spark_source, stock
+from benchmarks import builds, in_memory, machine, spark_source, stock
 from benchmarks.rows import QUICK, ROWS, Row, quick
 from benchmarks.servers import Server, kafka_first_ack_seconds, ottla_first_ack_seconds, start_kafka, start_ottla
 from benchmarks.steady import driver as steady
@@ -160,6 +160,7 @@ def main() -> None:
     parts: list[Part] = [partial(bench, nodes, args, reason is None) for nodes in args.nodes or sorted(ROWS)]
     if not args.nodes:
         parts = [partial(stock_consumers, args, reason is None), *parts, partial(spark_readers, args)]
+        parts.append(partial(builds.bench, 1 if args.quick else 3))
     if reason := in_memory.missing():
         print(f"kfake is left out: {reason}", file=sys.stderr)
     args.out.parent.mkdir(exist_ok=True)
