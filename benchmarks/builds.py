@@ -1,7 +1,7 @@
 """The steps of a small request on each build of this version of Python that is found: `python -m benchmarks.builds [--turns N]`.
 
 Builds differ by how they were compiled (`ottla.node.python_build`): Debian's, python.org's, uv's and the image's with a profile, pyenv's
-without one unless it is told to. Another build takes the packages of this environment, because they are made for the version. The
+without one unless its options ask for one. Another build takes the packages of this environment, because they are made for the version. The
 builds run in turns, each step is the median of its turns, and `make bench` has the table.
 """
 

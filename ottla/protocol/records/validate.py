@@ -14,7 +14,7 @@ that is out of the ordinary goes to the cold `_judge`, which finds the error tha
     timestamps out of bounds                   INVALID_TIMESTAMP with the index of each bad record
     LogAppendTime set by the client            INVALID_TIMESTAMP on a LogAppendTime topic, otherwise accepted (see `restamp`)
 
-`read_frames` decompresses a batch once, so that no consumer meets frames that nobody can read.
+`read_frames` decompresses a batch once, so that no consumer meets unreadable frames.
 
 `check_records` decodes every record, as Kafka does for every batch. It runs if the topic's rules need the records: a
 compacted topic, a lower bound on timestamps, or the broker's setting to check all records. It works in turns, because the
@@ -221,7 +221,7 @@ def read_frames(batch: BatchView, rules: RecordRules, turn: Turn) -> Work[bytes]
     """Return the bytes of the records, decompressed. Frames that cannot be read would stop the consumers of the partition.
 
     Raises:
-        KafkaError: INVALID_RECORD, nobody can read them, or they hold more than one batch may.
+        KafkaError: INVALID_RECORD, they cannot be read, or hold more than one batch may.
     """
     try:
         data = yield from batch.expanded(turn, rules.max_decompressed_bytes)

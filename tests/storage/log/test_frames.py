@@ -1,4 +1,4 @@
-"""Compressed batches are read once when they are produced: what nobody can decompress is refused, and stops no consumer."""
+"""Compressed batches are read once when they are produced: an unreadable one is refused, and stops no consumer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def log(tmp_path: Path) -> Log:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @pytest.mark.parametrize("size", VALUES)
-def test_frames_that_nobody_can_read_are_refused(log: Log, codec: int, size: str) -> None:
+def test_unreadable_frames_are_refused(log: Log, codec: int, size: str) -> None:
     with pytest.raises(KafkaError) as refused:
         produce(log, broken(codec, VALUES[size]))
     assert refused.value.code == ErrorCode.INVALID_RECORD
