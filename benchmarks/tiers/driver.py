@@ -20,25 +20,26 @@ from benchmarks.topic_tables.page import Figure, page
 from benchmarks.usage import MachineTime
 from tools import versitygw
 
-COPY_MEGABYTES, READ_MEGABYTES, FOLLOWER_MEGABYTES = 2_000, 500, 10_000
+COPY_MEGABYTES, READ_MEGABYTES, FOLLOWER_GIGABYTES = 2_000, 500, 10
 #: Issue 45 asks for ten minutes, which four kinds of outages make forty of.
 OUTAGE_SECONDS, LONG_OUTAGE_SECONDS = 60, 600
 
 
-def parts(long: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
+def parts(long: bool = False, gigabytes: int = FOLLOWER_GIGABYTES) -> dict[str, Callable[[], Iterator[Figure]]]:
     return {
         "copies": partial(copies.figures, COPY_MEGABYTES),
         "reads": partial(reads.figures, READ_MEGABYTES),
         "outages": partial(outages.figures, LONG_OUTAGE_SECONDS if long else OUTAGE_SECONDS),
-        "follower": partial(follower.figures, FOLLOWER_MEGABYTES),
+        "follower": partial(follower.figures, gigabytes * 1_000),
         "memory": memory.figures,
     }
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks tiers", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", nargs="*", choices=parts(False), default=list(parts(False)))
+    parser.add_argument("--only", nargs="*", choices=parts(), default=list(parts()))
     parser.add_argument("--long", action="store_true", help="outages of ten minutes in place of one")
+    parser.add_argument("--gigabytes", type=int, default=FOLLOWER_GIGABYTES, help="of the topic of the follower")
     parser.add_argument("--out", type=Path, default=Path(".bench/tiers.md"))
     args = parser.parse_args(arguments)
     if reason := versitygw.missing():
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> None:
     figures, failed = list[Figure](), list[str]()
     for name in args.only:
         try:
-            for figure in parts(args.long)[name]():
+            for figure in parts(args.long, args.gigabytes)[name]():
                 print(f"  {name} | {figure.line}", file=sys.stderr, flush=True)
                 figures.append(figure)
         except Exception as failure:  # the figures of the other parts count without this one

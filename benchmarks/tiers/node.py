@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 BUCKET = "tiers"
 VALUE_BYTES = 1_000
 WAIT_SECONDS_MAX = 600
+#: Of one producer: a load that takes more than five minutes has failed, and on a busy machine 10 GB do.
+LOAD_RECORDS = 1_000_000
 #: All segments but the active one leave the disk as soon as they are copied.
 TIERED = {"remote.storage.enable": "true", "local.retention.ms": "1"}
 #: With Kafka's 1 GiB a benchmark of 2 GB would have only one such segment.
@@ -63,8 +65,10 @@ class TieredNodes:
         run_load("create", options | {"bootstrap": self.bootstrap})
 
     def produce(self, topic: str, records: int) -> None:
-        options = {"bootstrap": self.bootstrap, "topic": topic, "size": VALUE_BYTES, "count": records}
-        assert not run_load("produce", options)["errors"]
+        for first in range(0, records, LOAD_RECORDS):
+            count = min(LOAD_RECORDS, records - first)
+            options = {"bootstrap": self.bootstrap, "topic": topic, "size": VALUE_BYTES, "count": count}
+            assert not run_load("produce", options)["errors"]
 
     def set_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType

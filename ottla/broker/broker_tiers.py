@@ -21,12 +21,13 @@ from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import TierStore
 from ottla.broker.tiers.orphans import Orphans
 from ottla.broker.tiers.partition_tier import TierCounts
-from ottla.broker.tiers.remote_chunks import CACHE, CACHE_BYTES, RemoteChunks
+from ottla.broker.tiers.remote_chunks import CACHE_BYTES, RemoteChunks
 from ottla.broker.tiers.remote_states import StoredStates
 from ottla.broker.tiers.rsm_layout import RsmLayout
 from ottla.broker.tiers.tier_driver import TierDriver
 from ottla.broker.tiers.tier_reads import TierReads
 from ottla.broker.tiers.tier_report import tier_metrics, tier_states
+from ottla.server.config.remote_storage import CACHE
 from ottla.server.config.rsm_settings import rsm_settings
 from ottla.server.metrics import Family
 from ottla.server.world import World

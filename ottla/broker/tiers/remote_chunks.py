@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.tiers.chunk_files import ChunkFiles, ChunkName
-from ottla.broker.tiers.objects import StoreCalls, StoredSegment, TierFailure
+from ottla.broker.tiers.objects import StoreCalls, StoredSegment
 from ottla.protocol.primitives import Buffer
 from ottla.server.world import World
 
@@ -29,7 +29,7 @@ AHEAD_AT_ONCE = 4
 #: The segments that are ready to be read: a layout may have to read an object for that.
 OPENED_MAX = 1_000
 READERS, CALL_TIMEOUT = "remote.log.reader.threads", "ottla.tier.call.timeout.ms"
-CACHE, CACHE_BYTES = "ottla.tier.cache.directory", "ottla.tier.cache.bytes"
+CACHE_BYTES = "ottla.tier.cache.bytes"
 
 Fetch = Callable[[], Buffer]
 
@@ -113,13 +113,13 @@ class RemoteChunks:
         passage = self._files.passage(name, fetch)
         try:
             data = await calls.run(self._configs[CALL_TIMEOUT], passage, undo=passage.undo)
-        except TierFailure as fault:
+            self._files.settle(name, passage)
+            self._keep(name, data)
+        except Exception as fault:
             self._ahead.discard(name)
             coming.set_exception(fault)
             coming.exception()  # there may be no read that waits
         else:
-            self._files.settle(name, passage)
-            self._keep(name, data)
             coming.set_result(data)
         finally:
             del self._coming[name]

@@ -6,12 +6,13 @@ The messages are Kafka's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os.path import abspath, commonpath
 
 from ottla.server.config.key import ConfigError, Values
 from ottla.server.config.rsm_settings import rsm_location, rsm_options, rsm_settings
 
 SYSTEM, TOPIC = "remote.log.storage.system.enable", "remote.storage.enable"
-LOCATION = "ottla.tier.location"
+LOCATION, CACHE = "ottla.tier.location", "ottla.tier.cache.directory"
 #: `ottla.tier.store.NAME=VALUE` in the node's file is an option of the store, such as a key.
 TIER_STORE_OPTION = "ottla.tier.store."
 #: The prefixes of properties that Kafka passes to its managers of metadata and of segments. Of these only sizes of the topic
@@ -46,9 +47,18 @@ def check_system(values: Values, own: Values, static: Mapping[str, str]) -> None
     """Raise ConfigError if remote storage is on, but no place for it is set, or its plug-in's settings cannot be served."""
     if values[SYSTEM]:
         rsm_settings(values, static)
+        _check_cache(values, own)
     if values[SYSTEM] and not tier_location(own, static):
         text = f"{SYSTEM}=true needs {LOCATION}, the path or address below which segments lie"
         raise ConfigError(SYSTEM, "true", text, message=text)
+
+
+def _check_cache(values: Values, own: Values) -> None:
+    """Raise ConfigError if the cache is in a log directory: its folder would be taken for a partition there."""
+    folder = own[CACHE]
+    for directory in values["log.dirs"] or values["log.dir"]:
+        if folder and commonpath((abspath(folder), abspath(directory))) == abspath(directory):
+            raise ConfigError(CACHE, folder, f"it must not be in the log directory {directory}")
 
 
 def check_remote_storage(values: Values, broker_values: Values) -> None:

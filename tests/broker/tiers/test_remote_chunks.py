@@ -147,6 +147,14 @@ async def test_a_call_that_has_failed_is_made_again_by_who_needs_the_chunk() -> 
     await made.end()
 
 
+async def test_a_fault_of_ours_reaches_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share partition would otherwise wait for its read for ever."""
+    made = Chunks()
+    monkeypatch.setattr(made.disk, "settle", lambda name, done: divmod(1, 0))
+    with pytest.raises(ZeroDivisionError):
+        await made.get(1)
+
+
 async def test_the_disk_has_what_memory_has_no_room_for_and_asks_the_store_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,13 @@ def test_what_is_not_supported_is_refused_with_the_reason(name: str, text: str, 
         NodeConfig(NODE | S3 | {f"rsm.config.{name}": text})
 
 
+@pytest.mark.parametrize("folder", ["/data", "/data/", "/data/cache", "/other/../data/cache"])
+def test_the_cache_is_in_no_log_directory_where_it_would_be_taken_for_a_partition(folder: str) -> None:
+    with pytest.raises(ConfigError, match="it must not be in the log directory /data"):
+        node(ottla_tier_location="/segments", ottla_tier_cache_directory=folder)
+    assert node(ottla_tier_location="/segments", ottla_tier_cache_directory="/database")
+
+
 def test_another_class_has_another_layout() -> None:
     config = node(ottla_tier_location="/segments", remote_log_storage_manager_class_name="org.example.Storage")
     assert settings_of(config) is None
