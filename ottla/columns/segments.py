@@ -16,7 +16,7 @@ from ottla.columns.batches import Aborted, BatchFilter, ColumnsError
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView
 from ottla.storage.errors import CorruptFile
-from ottla.storage.log_files import ABORTED_ENTRY, aborted_txns, offset_entries, spans
+from ottla.storage.log_files import ABORTED_ENTRY, AbortedTxn, aborted_txns, offset_entries, spans
 
 
 class SegmentFiles:
@@ -31,10 +31,15 @@ class SegmentFiles:
         """The base offset of the oldest segment, or None without segments."""
         return self._bases[0] if self._bases else None
 
-    def aborted(self) -> Iterator[Aborted]:
-        """Yield the aborted transactions of all segments. Raises ColumnsError for a damaged index."""
+    def aborted(self, position: int) -> Iterator[Aborted]:
+        """Yield the aborted transactions of all segments that end at this offset or later. Raises ColumnsError for a damaged index.
+
+        The marker of an earlier one is not read any more: later transactions of its producer would be taken for aborted, too.
+        """
         for file in self._files:
-            yield from _aborted(file)
+            for txn in _aborted(file):
+                if txn.last_offset >= position:
+                    yield txn.producer_id, txn.first_offset
 
     def batches(self, wanted: BatchFilter) -> Iterator[BatchView]:
         """Yield the batches with rows, from the filter's position on.
@@ -82,15 +87,14 @@ def _position_of(file: Path, offset: int) -> int:
     return found
 
 
-def _aborted(file: Path) -> Iterator[Aborted]:
+def _aborted(file: Path) -> list[AbortedTxn]:
     index = file.with_suffix(".txnindex")
     if index.exists():
         data = index.read_bytes()
         # A running node may be in the middle of writing an entry.
         whole = data[: len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size]
         try:
-            entries = aborted_txns(str(index), whole)
+            return aborted_txns(str(index), whole)
         except CorruptFile as fault:
             raise ColumnsError(f"{fault}", "read another replica") from None
-        for txn in entries:
-            yield txn.producer_id, txn.first_offset
+    return []

@@ -92,7 +92,7 @@ class SegmentReader:
                     raise data_loss(found.place, found.position, found.end if files.first is None else files.first)
                 found.lose(files.first)
             if self._is_committed_only:
-                found.announce(files.aborted())
+                found.announce(files.aborted(found.position))
             try:
                 yield from files.batches(found)
                 return

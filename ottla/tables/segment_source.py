@@ -97,7 +97,7 @@ class SegmentSource:
         files = SegmentFiles(self._folder)
         if files.first is None or first < files.first:
             raise SegmentsGone(f"{place} begins at {files.first}, and {first} was to be translated")
-        wanted.announce(files.aborted())
+        wanted.announce(files.aborted(first))
         columns = RowColumns(self._owner.topic, self._partition, first, end, RECORD_COLUMNS)
         try:
             for records in columns.batches(files.batches(wanted)):

@@ -56,3 +56,10 @@ def test_a_node_may_be_writing_an_entry_of_an_aborted_transaction(tmp_path: Path
 def test_a_damaged_index_of_aborted_transactions_ends_the_read(tmp_path: Path) -> None:
     with pytest.raises(ColumnsError, match=r"txnindex: entry 0 is not valid.*read another replica"):
         read(tmp_path, data(0, producer=7), marker(2, 7, committed=False), txnindex=pack(">hqqqq", 9, 7, 0, 2, 3))
+
+
+def test_a_producer_that_has_aborted_before_the_range_is_read_again(tmp_path: Path) -> None:
+    """The marker lies below the range, so that nothing in it would end the transaction."""
+    entries = pack(">hqqqq", 0, 7, 0, 2, 3)
+    later = data(3, producer=7), marker(5, 7, committed=True)
+    assert read(tmp_path, data(0, producer=7), marker(2, 7, committed=False), *later, start=3, txnindex=entries) == [3]
