@@ -4,6 +4,7 @@
 --mirror A-B   histories of `ottla mirror` alone, in place of clusters
 --registry A-B histories of the instances of `ottla registry` alone
 --tiers A-B    clusters whose old segments lie in a store, and with every fourth seed unclean elections among them
+--tables A-B   clusters whose topics are tables, where pyarrow is installed
 --sink A-B     histories of Spark's exactly-once sink alone, where pyspark and pyarrow are installed
 --seconds S    virtual seconds of a run (60)    --jobs J     processes (2)
 --mutant NAME  with a known mistake put in; ends at the first seed in which an invariant that it breaks notices. --mutants
@@ -50,6 +51,10 @@ HISTORIES: dict[str, tuple[Callable[[int], object], type[AssertionError]]] = {
     "registry": (registry_history.play, RegistryBroken),
     "tiers": (play_tiers, tier_history.TiersBroken),
 }
+if find_spec("pyarrow") is not None:
+    from tests.sim import table_cluster
+
+    HISTORIES["tables"] = table_cluster.play, table_cluster.TablesBroken
 if find_spec("pyspark") is not None and find_spec("pyarrow") is not None:
     from tests.sim import sink_history
     from tests.sim.sink_model import SinkBroken

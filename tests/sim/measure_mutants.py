@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from tests.broker.groups import test_history as groups
 from tests.broker.groups.consumer import test_history as consumer_group
@@ -100,6 +101,10 @@ FAMILIES = {
     "quorum": Family(QUORUM, by_cluster),
     "coordinators": Family(COORDINATORS, by_cluster),
 }
+if find_spec("pyarrow") is not None:
+    from tests.sim import test_table_cluster as table_cluster
+
+    FAMILIES["table clusters"] = Family(table_cluster.MUTANTS, table_cluster.is_noticed)
 
 
 def measure(family: str, name: str, seeds: Iterable[int]) -> Row:

