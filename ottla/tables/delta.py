@@ -2,25 +2,25 @@
 
 The number of the last decision is a `txn` entry of Delta's protocol, whose application id names cluster and topic: two writers
 of one application id always conflict, and programs that compact a table or clean its log keep the entry. delta-rs' own retry is
-off.
+off. Commits that only add files are written without delta-rs (`delta_log.py`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
 
 from ottla.server.config.tables.topic_tables import UNPARTITIONED
 from ottla.tables import offers
+from ottla.tables.delta_log import DeltaLog, LogEnd, check_writer
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.partitioning import column_of, text_of
 from ottla.tables.store import Store, StoredObject
@@ -31,18 +31,17 @@ OWNER = "ottla.owner"
 SWEPT = "ottla.swept"
 #: This would let the entry of the last decision expire.
 EXPIRY = "delta.setTransactionRetentionDuration"
-#: The commits between two checkpoints, from which readers and this code begin. delta-rs' default is 100; then an open reads up
-#: to 99 commits one by one, which takes four times as long as the commit itself.
-PROPERTIES = {"delta.checkpointInterval": "20"}
+#: The commits between two checkpoints, from which readers begin. delta-rs' default is 100; then an open reads up to 99 commits
+#: one by one.
+CHECKPOINT_COMMITS = 20
+PROPERTIES = {"delta.checkpointInterval": str(CHECKPOINT_COMMITS)}
 
 
 class _Loaded(NamedTuple):
-    """A table as it was loaded. A later load moves the table to a newer version; then this one is outdated."""
+    """A table as it was loaded, and the end of its log. `table` has that version or an earlier one with the same columns."""
 
     table: DeltaTable
-    version: int
-    #: The bytes of the log's entry of this version. A table that was dropped and created again has other bytes.
-    entry: bytes
+    end: LogEnd
 
 
 class DeltaFiles:
@@ -71,6 +70,7 @@ class DeltaFiles:
         self._options = options
         self._schema = schema if self._column is None else schema.append(self._column)
         self._owner = owner
+        self._log = DeltaLog(store, folder, self._application)
         self._loaded: _Loaded | None = None
 
     def load(self) -> TableState | None:
@@ -79,13 +79,16 @@ class DeltaFiles:
         To open a table takes several times as long as a commit, so an open table is updated instead.
         """
         known, self._loaded = self._loaded, None
+        if known is not None and (end := self._log.follow(known.end)) is not None:
+            self._loaded = _Loaded(known.table, end)
+            return TableState(self._loaded, end.sequence)
         try:
-            if known is not None and self._entry(known.version) == known.entry:
+            if known is not None and self._log.entry(known.end.version) == known.end.entry:
                 table = known.table
                 table.update_incremental()  # an empty folder gives an error that does not say that there is no table
             else:
                 table = DeltaTable(self._location, storage_options=self._options)
-            loaded = _Loaded(table, table.version(), self._entry(table.version()) or b"")
+            entry = self._log.entry(table.version()) or b""
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as fault:
@@ -95,9 +98,11 @@ class DeltaFiles:
             raise TableRefused(f"{self._location} is no table of {self._owner.text}")
         if EXPIRY in configuration:
             raise TableRefused(f"{self._location}: remove {EXPIRY}, or rows may be added twice")
-        sequence = table.transaction_version(self._application)
-        self._loaded = loaded
-        return TableState(loaded, 0 if sequence is None else sequence)
+        protocol = table.protocol()
+        check_writer(self._location, protocol.min_writer_version, protocol.writer_features or ())
+        end = LogEnd(table.version(), entry, table.transaction_version(self._application) or 0)
+        self._loaded = _Loaded(table, end)
+        return TableState(self._loaded, end.sequence)
 
     def create(self, sequence: int) -> None:
         first = CommitProperties(app_transactions=[Transaction(self._application, sequence)], max_commit_retries=0)
@@ -118,16 +123,16 @@ class DeltaFiles:
             raise CommitUnknown(f"{self._location}: {fault}") from fault
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
-        table = self._table(state)
-        self._widen(table, commit.schema)
-        with self._answering():
-            table.create_write_transaction(
-                [self._action(file) for file in commit.files],
-                "append",
-                table.schema(),
-                partition_by=self._partition_by,
-                commit_properties=self._properties(commit.sequence, {"ottla.offsets": commit.summary}),
-            )
+        loaded: _Loaded = state.version
+        version = self._widen(state, commit.schema) + 1
+        adds = map(self._action, commit.files)
+        more = {"ottla.offsets": commit.summary}
+        if not self._log.append(version, commit.sequence, adds, self._partition_by or [], more):
+            raise CommitConflict(f"{self._location}: version {version} is there already")
+        if version % CHECKPOINT_COMMITS == 0:
+            with suppress(DeltaError, OSError):  # readers can do without, and the commit is made
+                loaded.table.update_incremental()
+                loaded.table.create_checkpoint()
 
     def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
         table = self._table(state)
@@ -149,7 +154,13 @@ class DeltaFiles:
         return int(done["numFilesRemoved"])
 
     def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
-        """Delete merged files after seven days, as readers of old versions of a Delta table expect."""
+        """Delete merged files after seven days, as readers of old versions of a Delta table expect, and old entries of the log.
+
+        The table's properties say for how long entries stay; the default is 30 days.
+        """
+        table = self._table(state)
+        with self._answering():
+            table.cleanup_metadata()
         return len(self._vacuum(state, policy, dry_run=False, full=False))
 
     def touch(self, state: TableState) -> None:
@@ -199,14 +210,15 @@ class DeltaFiles:
         return CommitProperties(custom_metadata=metadata, app_transactions=[entry], max_commit_retries=0)
 
     def _table(self, state: TableState) -> DeltaTable:
-        """Return the table of a state. Raises CommitConflict if it was loaded again since, or this process has changed it."""
+        """Return the table of a state. Raises CommitConflict if it has another version now, or was loaded again."""
         loaded: _Loaded = state.version
-        if loaded.table.version() != loaded.version:
-            raise CommitConflict(f"{self._location}: version {loaded.version} is not what is loaded now")
-        return loaded.table
-
-    def _entry(self, version: int) -> bytes | None:
-        return self._store.get(f"{self._folder}/_delta_log/{version:020}.json".lstrip("/"))
+        current = self._loaded
+        if current is not None and current.end == loaded.end:
+            with self._answering():
+                current.table.update_incremental()
+            if current.table.version() == loaded.end.version:
+                return current.table
+        raise CommitConflict(f"{self._location}: version {loaded.end.version} is not what there is now")
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -218,21 +230,28 @@ class DeltaFiles:
         except (DeltaError, OSError) as fault:
             raise CommitUnknown(f"{self._location}: {fault}") from fault
 
-    def _widen(self, table: DeltaTable, schema: pa.Schema | None) -> None:
-        """Add missing columns to the table, in a separate commit.
+    def _widen(self, state: TableState, schema: pa.Schema | None) -> int:
+        """Add missing columns to the table, in a separate commit; return the version of the table then.
 
         If a file lacks a column of the table, its rows have null there.
         """
+        loaded: _Loaded = state.version
+        version = loaded.end.version
         if schema is None:
-            return
+            return version
         wanted = DeltaSchema.from_arrow(schema)
-        present = {field.name: field.type for field in table.schema().fields}
+        present = {field.name: field.type for field in loaded.table.schema().fields}
         wrong = [field.name for field in wanted.fields if present.get(field.name, field.type) != field.type]
         if wrong:
             raise TableRefused(f"{self._location}: Delta cannot change the type of {', '.join(wrong)}")
         if new := [field for field in wanted.fields if field.name not in present]:
+            table = self._table(state)
             with self._answering():
                 table.alter.add_columns(new)
+            version += 1
+            if table.version() != version:  # the library has put the columns behind another commit
+                raise CommitConflict(f"{self._location}: version {version} is another commit")
+        return version
 
     @property
     def _partition_by(self) -> list[str] | None:
@@ -246,8 +265,15 @@ class DeltaFiles:
     def _owner_text(self) -> str:
         return json.dumps(list(self._owner))
 
-    def _action(self, file: AddedFile) -> AddAction:
+    def _action(self, file: AddedFile) -> dict[str, Any]:
         part = {} if self._column is None else {self._column.name: text_of(self._partition, file.part or 0)}
         stats = {"numRecords": file.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
         name = file.name.removeprefix(f"{self._folder}/") if self._folder else file.name
-        return AddAction(quote(name), file.size, part, 0, True, json.dumps(stats))
+        return {
+            "path": quote(name),
+            "partitionValues": part,
+            "size": file.size,
+            "modificationTime": 0,
+            "dataChange": True,
+            "stats": json.dumps(stats),
+        }

@@ -53,6 +53,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/registry/guarded_process.py",
             "ottla/registry/timely_http.py",  # for the deadline of a request that blocks
             "ottla/tables/worker.py",  # for the length of a slice of its work
+            "ottla/tables/delta_log.py",  # for the time of a commit in a table's history
         ),
     ),
     "chance": (

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from ottla.server.table_work import TableSettings
 from ottla.tables.delta import DeltaFiles
-from ottla.tables.table import CommitConflict, Table, TableState
+from ottla.tables.table import CommitConflict, Table, TableCommit, TableRefused, TableState
 from tests.ottla.tables.topics import OWNER, TopicTables, found
 
 
@@ -79,3 +79,40 @@ def test_a_table_that_was_dropped_is_not_there_although_it_was_open(tmp_path: Pa
         again.offer()
         again.commit()
     assert loaded(table).sequence == 4 and again.owner == OWNER
+
+
+def test_a_commit_comes_after_the_version_that_was_loaded_or_not_at_all(tmp_path: Path) -> None:
+    topic = filled(tmp_path)
+    table = table_of(topic)
+    old = loaded(table)
+    other = DeltaTable(topic.opened.store.url)
+    other.alter.set_table_properties({"owner": "someone"}, raise_if_not_exists=False)
+    with pytest.raises(CommitConflict):
+        table.commit(old, TableCommit(2, (), ""))
+    table.commit(loaded(table), TableCommit(2, (), ""))
+    assert loaded(table).sequence == 2
+    other.update_incremental()
+    assert (other.version(), other.metadata().configuration["owner"]) == (3, "someone")
+
+
+def test_readers_begin_at_a_checkpoint_each_twenty_commits(tmp_path: Path) -> None:
+    topic = filled(tmp_path)
+    for number in range(25):
+        topic.write([b"more %d" % number] * 2)
+        topic.offer()
+        topic.commit()
+    place = Path(topic.opened.store.url.removeprefix("file://"))
+    assert [file.name[:20] for file in place.glob("_delta_log/*.checkpoint.parquet")] == [f"{20:020}"]
+    rows = {
+        name: value.encode() for name, value in dict(found(DeltaTable(place).to_pyarrow_table().to_pylist())).items()
+    }
+    assert rows == topic.expected()
+
+
+def test_a_table_that_asks_more_of_its_writers_is_refused(tmp_path: Path) -> None:
+    topic = filled(tmp_path)
+    DeltaTable(topic.opened.store.url).alter.add_constraint({"some": "value is not null"})
+    topic.write([b"three"])
+    topic.offer()
+    with pytest.raises(TableRefused, match="version 3 of writers"):
+        topic.commit()

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from ottla.server.table_work import TableJob, TableSettings
 from ottla.tables import offers
+from ottla.tables.delta import DeltaFiles
 from ottla.tables.directory_store import UNFINISHED
 from ottla.tables.maintenance import DAY_MS, MaintenancePolicy
 from ottla.tables.table import CommitConflict
@@ -52,7 +53,8 @@ def rows(topic: TopicTables, which: int = 0) -> list[tuple[tuple[int, int], Any]
         case "iceberg":
             return found(state.version.scan().to_arrow().to_pylist())
         case "delta":
-            return found(state.version.table.to_pyarrow_table().to_pylist())
+            assert isinstance(table, DeltaFiles)
+            return found(table._table(state).to_pyarrow_table().to_pylist())
     folder = Path(topic.opened.store.url.removeprefix("file://")) / ("rejected_rows" if which else "rows")
     return found(row for file in folder.glob("*.parquet") for row in pq.ParquetFile(file).read().to_pylist())
 
