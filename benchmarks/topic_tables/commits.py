@@ -21,6 +21,7 @@ from uuid import uuid4
 from benchmarks.topic_tables.page import Figure
 from ottla.server.config.tables.topic_tables import BYTES, DELTA, FILES, ICEBERG
 from ottla.server.table_work import TableSettings
+from ottla.tables.decisions import TableDecision
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.offers import NOT_BEGUN, PARQUET, Offer, TablePosition
 from ottla.tables.opening import OpenTables, open_tables
@@ -34,12 +35,19 @@ HOUR, DAY = 60, 1_440
 SAMPLES = 20
 CPU_MS_MAX = {ICEBERG: 200, DELTA: 50}
 METADATA_BYTES_MAX = 1_000_000
+#: What is older than a day leaves nothing in an Iceberg table but merged rows and the number of the last commit. So a milestone further away
+#: than this begins that much below it.
+REAL_MAX = 3_000
+REAL_BEFORE = DAY + HOUR
 
 
 def figures(milestones: tuple[int, ...]) -> Iterator[Figure]:
     """Yield the CPU and the time of a commit of each format after each of these numbers of commits."""
-    for format_, goal in CPU_MS_MAX.items():
-        command = [sys.executable, "-m", "benchmarks.topic_tables.commits", format_, *map(str, milestones)]
+    near, far = ([each for each in milestones if (each > REAL_MAX) == is_far] for is_far in (False, True))
+    runs = [(ICEBERG, near), *((ICEBERG, [each]) for each in far), (DELTA, milestones)]
+    for format_, wanted in runs:
+        goal = CPU_MS_MAX[format_]
+        command = [sys.executable, "-m", "benchmarks.topic_tables.commits", format_, *map(str, wanted)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -60,9 +68,12 @@ def figures(milestones: tuple[int, ...]) -> Iterator[Figure]:
 def measure(format_: str, milestones: list[int], folder: str) -> Iterator[dict[str, float]]:
     opened = open_tables(TableSettings(format_, folder, FILES, BYTES, BYTES, {}), OWNER)
     data = one_file(opened)
-    after = TablePosition(0, NOT_BEGUN)
+    after, first = TablePosition(0, NOT_BEGUN), 1
+    if format_ == ICEBERG and min(milestones) > REAL_MAX:
+        first = min(milestones) - REAL_BEFORE
+        after = begun(opened, first - 1, data)
     cpu_ms, wall_ms, times_ms, maintenance_ms = list[float](), list[float](), list[int](), 0.0
-    for number in range(1, max(milestones) + 1):
+    for number in range(first, max(milestones) + 1):
         offer = Offer(0, after, after.next, after.next + ROWS, 0, ROWS, 0, uuid4().hex, PARQUET)
         opened.store.put(offer.name, data)
         after = offer.position
@@ -86,6 +97,16 @@ def measure(format_: str, milestones: list[int], folder: str) -> Iterator[dict[s
                 "files": sum(1 for each in Path(folder).rglob("*") if each.is_file()),
                 "metadata_bytes": newest_metadata(folder),
             }
+
+
+def begun(opened: OpenTables, commits: int, data: bytes) -> TablePosition:
+    """Leave a table as maintenance leaves it of commits that are older than a day: one merged file, and the number of the last one."""
+    opened.tables[0].create(commits - 1)
+    offer = Offer(0, TablePosition(0, NOT_BEGUN), 0, commits * ROWS, 0, ROWS, 0, uuid4().hex, PARQUET)
+    opened.store.put(offer.name, data)
+    assert opened.log.append(TableDecision(commits, {0: offer.position}, (offer,)))
+    opened.committer.run(1)
+    return offer.position
 
 
 def one_file(opened: OpenTables) -> bytes:

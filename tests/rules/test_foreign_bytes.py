@@ -81,6 +81,7 @@ DECODERS = {
     "ottla/registry/checking.py": GUARDED,
     "ottla/registry/client.py": JSON_OF_OTHERS,
     "ottla/tables/decisions.py": JSON_OF_OTHERS,
+    "ottla/tables/delta_log.py": JSON_OF_OTHERS,
     "ottla/tables/partitioning.py": JSON_OF_OTHERS,
     "ottla/tables/table_location.py": JSON_OF_OTHERS,
     "ottla/registry/decoder.py": GUARDED,

@@ -65,7 +65,7 @@ class TablesBroken(AssertionError):
 
 
 class TableHandle(StoreHandle):
-    """What lies below one address of the store, as a process has opened it (`Store`)."""
+    """The objects below one address of the store, as a process has opened it (`Store`)."""
 
     def __init__(self, store: ClusterStore, host: SimHost, url: str) -> None:
         super().__init__(store, host)
@@ -75,7 +75,7 @@ class TableHandle(StoreHandle):
         super().put(self._of(name), data)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        # Each object is another one of Python's, also of equal bytes: who wrote it is told by that.
+        # Each object is another one of Python's, also of equal bytes, which shows who wrote it.
         return super().put_if_absent(self._of(name), bytes(bytearray(data)))
 
     def get(self, name: str) -> bytes | None:

@@ -36,7 +36,7 @@ def test_each_table_has_what_its_log_has() -> None:
 
 
 def what_is_not_committed_is_offered(patch: pytest.MonkeyPatch) -> None:
-    """The process is told the end of the log, and not the last stable offset."""
+    """The process gets the end of the log, and not the last stable offset."""
     span = table_driver._span
     patch.setattr(table_driver, "_span", lambda led: span(led)._replace(end=led.log.log_end_offset))
 
