@@ -159,10 +159,10 @@ class BrokerNode:
         share_persister = persister(world, configs, metadata, self.share_coordinator, self.channels, topic_creation)
         work, self._share_locks = LongWork(world), TimerWheel(world.session_clock)
         self._writes = CommittedWrites(world, self.metadata, self.replicas, self.channels, wheel)
+        self._dead_letters = DeadLetterQueue(world, configs, self.metadata, controller, self._writes)
         self.share_leaders = ShareLeaders(
-            world, configs, self.metadata, self.replicas, share_persister, self._share_locks, work,
-            DeadLetterQueue(world, configs, self.metadata, controller, self._writes),
-        )  # fmt: skip
+            world, configs, metadata, self.replicas, share_persister, self._share_locks, work, self._dead_letters
+        )
         self.components = BrokerComponents(
             world=world,
             configs=configs,
@@ -223,7 +223,7 @@ class BrokerNode:
             self._writes, open_store,
         )  # fmt: skip
         self.components.tiers = tiers.fetches
-        self.share_leaders.remote_reads = tiers.fetches.reads
+        self.share_leaders.remote_reads = self._dead_letters.remote_reads = tiers.fetches.reads
         return tiers
 
     def _led(self) -> Iterator[Led]:

@@ -24,11 +24,21 @@ logger = logging.getLogger(__name__)
 
 def read_range(options: ConnectorOptions, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the range with these columns. Raises ConnectorError."""
-    rows = RowColumns(wanted.topic, wanted.partition, wanted.start, wanted.end, columns)
-    if options.segments is not None:
+    if options.segments is not None and "bootstrap.servers" in options.client:
+        first = segments.first_in(options.segments, wanted)
+        if wanted.start < first:  # in remote storage (KIP-405), or deleted: the broker says which
+            yield from _fetched(options, wanted._replace(end=min(first, wanted.end)), columns)
+            wanted = wanted._replace(start=min(first, wanted.end))
+    if options.segments is None:
+        yield from _fetched(options, wanted, columns)
+    elif wanted.size > 0:
+        rows = RowColumns(wanted.topic, wanted.partition, wanted.start, wanted.end, columns)
         files = segments.SegmentReader(options.segments, wanted, options)
         yield from rows.batches(files.batches(), files.filter)
-        return
+
+
+def _fetched(options: ConnectorOptions, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    rows = RowColumns(wanted.topic, wanted.partition, wanted.start, wanted.end, columns)
     place = (wanted.topic, wanted.partition)
     with BlockingCluster(options.client) as cluster:
         reader = RangeReader(

@@ -3,6 +3,8 @@
 The files are Kafka's own, so this works with Apache Kafka as well. They are opened only for reading and never locked; the
 broker may append, roll and delete meanwhile. Nothing beyond the high watermark is read: without addresses of brokers it is
 taken from `replication-offset-checkpoint`, which brokers write every five seconds, and at a clean stop.
+
+Of a topic with remote storage (KIP-405) the files have the end alone. The rest is fetched from brokers, if their addresses are given.
 """
 
 from __future__ import annotations
@@ -40,6 +42,12 @@ def starts_in(directory: str) -> Offsets:
     for place in partitions_in(directory):
         found[place] = max(given.get(place, 0), SegmentFiles(_folder_of(Path(directory), place)).first or 0)
     return found
+
+
+def first_in(directory: str, wanted: Range) -> int:
+    """Return the first offset in the files of a range's partition, or the end of the range if there is no file."""
+    first = SegmentFiles(_folder_of(Path(directory), (wanted.topic, wanted.partition))).first
+    return wanted.end if first is None else first
 
 
 def _checkpoint(directory: Path, name: str) -> Offsets:

@@ -153,6 +153,32 @@ def by_java(cluster: Cluster, topic: str, start: int | str, end: int) -> Found:
     return [(int(offset), value.encode()) for offset, _, value in (line.partition(" ") for line in lines)]
 
 
+def by_segment_files(cluster: Cluster, topic: str, start: int | str, end: int) -> Found:
+    """Read as an executor of Spark does, with `format("ottla")`, `segments://` and addresses of brokers."""
+    from ottla.spark.client.cluster import BlockingCluster
+    from ottla.spark.options import ConnectorOptions
+    from ottla.spark.planning import batch_ranges
+    from ottla.spark.reader import read_range
+
+    given = {"startingOffsets": f'{{"{topic}": {{"0": {start}}}}}'}
+    if isinstance(start, str):
+        given = {"startingTimestamp": start[1:]}
+    options = ConnectorOptions(
+        {
+            "subscribe": topic,
+            "segments": f"segments://{cluster.node(1).data_dir}",
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "kafka.isolation.level": "read_committed",
+        }
+        | given
+    )
+    with BlockingCluster(options.client) as brokers:
+        (wanted,) = batch_ranges(brokers, options)
+    assert wanted.end == end
+    rows = [row for batch in read_range(options, wanted, ("offset", "value")) for row in batch.to_pylist()]
+    return [(row["offset"], row["value"][:6]) for row in rows]
+
+
 Reader = Callable[[Cluster, str, "int | str", int], Found]
 READERS = [
     by_librdkafka,
@@ -162,7 +188,7 @@ READERS = [
 ]
 
 
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("read", [*READERS, by_segment_files])
 def test_each_committed_record_is_read_from_the_beginning_a_time_and_an_offset_in_the_store(
     cluster: Cluster, written: Written, read: Reader
 ) -> None:

@@ -30,6 +30,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.group_settings import ShareGroupSettings
 from ottla.broker.share.in_flight import Run
+from ottla.broker.share.remote_records import TieredReads
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.records.batch import HEADER_BYTES, iter_batches
@@ -189,6 +190,8 @@ class DeadLetterQueue:
     controller: ControllerChannel
     writes: CommittedWrites
     counts: ShareCounts = field(default_factory=ShareCounts)
+    #: Reads of what is in remote storage alone, where it is on.
+    remote_reads: TieredReads | None = None
 
     def write(
         self,
@@ -302,8 +305,7 @@ class DeadLetterQueue:
         while tried < len(offsets) and left > 0:
             end = -1
             try:
-                log_ = partition.local_log(leader_epoch, require_leader=True)
-                data = bytes(log_.read(offsets[tried], max_bytes=min(left, READ_BYTES)).records)
+                data = await self._read(partition, leader_epoch, offsets[tried], min(left, READ_BYTES))
                 left -= len(data)
                 records, end = await self.world.workers.run(copies_from, data, offsets, max_bytes)
                 found |= records
@@ -311,3 +313,19 @@ class DeadLetterQueue:
                 log.info("No copy of offset %d of %s: %s", offsets[tried], partition, error)
             tried = max(tried + 1, bisect_left(offsets, end))
         return found, tried
+
+    async def _read(self, partition: Partition, leader_epoch: int, offset: int, max_bytes: int) -> bytes:
+        """Return batches from the one with `offset` on, of the log or of remote storage.
+
+        Raises:
+            KafkaError: the record is gone, or this broker does not lead in that epoch; or the store does not answer.
+            StorageFailure: the disk fails.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            own = partition.local_log(leader_epoch, require_leader=True)
+            if self.remote_reads is None or not own.log_start_offset <= offset < own.local_start_offset:
+                return bytes(own.read(offset, max_bytes=max_bytes).records)
+            found = await self.remote_reads.read(partition, own, offset, max_bytes, read_committed=False)
+            if found.records:  # there are none while the quota of reads is used up, for which the read has waited
+                return bytes(found.records)
+        raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -32,6 +33,7 @@ from ottla.protocol.records.record import Record
 from ottla.server.clock import TimerWheel
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.world import World
+from ottla.storage.log.log import Log
 from ottla.storage.log.truncate import truncate_to
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.groups.inline_work import InlineWorkers
@@ -217,6 +219,40 @@ def test_what_is_read_for_the_copies_of_one_batch_is_bounded(led: Led, brokers: 
     assert len(letters) >= 3 and max(copied) <= COPY_BYTES_MAX
     values = [letter.value for each in letters for letter in each]
     assert [len(value or b"") for value in values] == [size] * count + [0]
+
+
+class StoredReads:
+    """Remote storage that has all that the log had; its first read finds the quota used up."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.asked: list[int] = []
+        self.fault: KafkaError | None = None
+
+    async def read(self, partition: Partition, own: Log, offset: int, max_bytes: int, *, read_committed: bool) -> Any:
+        self.asked.append(offset)
+        if self.fault is not None:
+            raise self.fault
+        return SimpleNamespace(records=self.data if len(self.asked) > 1 else b"", aborted=[])
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_record_that_is_in_remote_storage_alone_has_a_copy_if_the_store_answers(
+    led: Led, brokers: Brokers, is_away: bool
+) -> None:
+    brokers.create_queue()
+    brokers.copies_records = True
+    for value in (b"old", b"new"):
+        led.produce(value)
+    stored = StoredReads(bytes(led.log.read(0, max_bytes=1 << 20).records))
+    if is_away:
+        stored.fault = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    brokers.queue.remote_reads = cast(Any, stored)
+    led.log.local_start_offset = 1
+    brokers.bury(0, 1)
+    (letters,) = brokers.letters()
+    assert [letter.value for letter in letters] == [None if is_away else b"old", b"new"]
+    assert stored.asked == ([0] if is_away else [0, 0])
 
 
 def test_letters_that_are_written_in_a_later_leader_epoch_have_no_copies_of_what_the_log_has_by_then(
