@@ -34,11 +34,10 @@ class ClusterError(Failure):
 
 NOT_THERE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
 )
-
-
 NO_SUCH_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -65,7 +64,9 @@ def failure(
     If the code means that `name` does not exist, the error suggests similar names from `known`.
     """
     code = code_of(number)
-    kind = Kind.TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else Kind.FAILED
+    kind = Kind.NOT_THERE if code in NOT_THERE else Kind.FAILED
+    if code is ErrorCode.REQUEST_TIMED_OUT:
+        kind = Kind.TIMED_OUT
     near = did_you_mean(name, known) if code in NOT_THERE else None
     said = message or code.message
     return ClusterError(f"{place}: {said} ({code.name})", near, kind, code, message=said)

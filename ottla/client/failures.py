@@ -19,6 +19,8 @@ class Kind(Enum):
     TIMED_OUT = auto()
     #: The request itself is wrong: a name, an address, a property or a form.
     WRONG = auto()
+    #: Something that was named does not exist.
+    NOT_THERE = auto()
     # Kinds of a wrong request that have a remedy of their own.
     NO_ADDRESS = auto()
     NOT_HOST_PORT = auto()
@@ -30,6 +32,10 @@ class Kind(Enum):
     BROKER_GONE = auto()
     NO_BROKER_ANSWERS = auto()
     TOO_FEW_BROKERS = auto()
+
+
+#: The kinds that say that there is no such thing.
+NO_SUCH_THING = (Kind.NOT_THERE, Kind.NO_SUCH_PARTITION, Kind.NO_SUCH_BROKER, Kind.NO_SUCH_NODE)
 
 
 class Failure(Exception):

@@ -1,4 +1,4 @@
-"""The panels of the pages.
+"""The panels of the pages. What does not exist has no panel: the failure becomes the page's, which answers 404.
 
 A panel is loaded from the cluster when a page is opened, shared by all users, and waited for only up to a limit.
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from ottla.client.failures import Failure
+from ottla.client.failures import NO_SUCH_THING, Failure, Kind
 from ottla.console.problems import remedy_of
 
 T = TypeVar("T")
@@ -61,6 +61,8 @@ class _Panel:
     loaded_s: float | None = None
     problem: str | None = None
     hint: str | None = None
+    #: The last answer: there is no such thing.
+    is_absent: bool = False
     task: asyncio.Task[None] | None = None
     #: The bytes that are counted for it.
     size: int = PANEL_BYTES
@@ -88,7 +90,11 @@ class Panels:
         return sum(each.size for each in self._panels.values())
 
     async def show(self, key: object, load: Callable[[], Awaitable[T]]) -> Shown[T]:
-        """Return the panel `key`. It is loaded now if it is not fresh."""
+        """Return the panel `key`. It is loaded now if it is not fresh.
+
+        Raises:
+            Failure: what the panel is about does not exist. `lend` raises it too.
+        """
         return await self._shown(key, self._panel(key), load, self._limit_s)
 
     @asynccontextmanager
@@ -122,6 +128,8 @@ class Panels:
         if panel.task is not None and not panel.task.done():
             waited = f"no answer within {limit_s:g} s"
             return Shown(panel.value, self._age(panel), panel.problem or waited, panel.hint)
+        if panel.is_absent:
+            raise Failure(panel.problem or "", panel.hint, Kind.NOT_THERE)
         return Shown(panel.value, 0.0 if panel.problem is None else self._age(panel), panel.problem, panel.hint)
 
     def forget(self) -> None:
@@ -163,10 +171,12 @@ class Panels:
         return 0.0 if panel.loaded_s is None else time.monotonic() - panel.loaded_s
 
     async def _load(self, key: object, panel: _Panel, load: Callable[[], Awaitable[Any]]) -> None:
+        panel.is_absent = False
         try:
             panel.value = await load()
         except Failure as fault:
             panel.problem, panel.hint = fault.cause, remedy_of(fault)
+            panel.is_absent = fault.kind in NO_SUCH_THING
         except TimeoutError:
             panel.problem, panel.hint = "the cluster did not answer in time", None
         except Exception as fault:  # an unexpected response must not break the page

@@ -39,6 +39,8 @@ ROWS_MAX = 100
 REFERRING_MAX, REFERRING_S_MAX = 20, 5.0
 #: The error codes of a registry for what it does not have: HTTP's own, and those that begin with it.
 NOT_FOUND = frozenset({404, *range(40400, 40500)})
+#: Those that speak of a subject, a version or a schema. 404 alone may mean that the URL is of no registry.
+NO_SUCH_SCHEMA = (40401, 40402, 40403)
 
 
 class SubjectView(NamedTuple):
@@ -162,7 +164,8 @@ class SchemaBrowser:
             try:
                 return await asyncio.to_thread(ask)
             except RegistryFailed as fault:
-                raise Failure(visible(fault.message[:NAME_CHARS_MAX]), None, Kind.FAILED) from None
+                kind = Kind.NOT_THERE if fault.code in NO_SUCH_SCHEMA else Kind.FAILED
+                raise Failure(visible(fault.message[:NAME_CHARS_MAX]), None, kind) from None
 
     def _latest(self, subject: str) -> SchemaVersion:
         return _version(self.client.version(subject))

@@ -33,9 +33,10 @@ from ottla.console.pages import (
     topics,
     transactions,
 )
+from ottla.console.record_view import visible
 from ottla.console.roles import role_for
 from ottla.console.sampler import Sampler
-from ottla.console.site import FOLDER, Site
+from ottla.console.site import FOLDER, Site, not_there
 from ottla.server.address import Address
 from ottla.web.rules import App
 from ottla.web.server import HttpServer, listen
@@ -52,7 +53,11 @@ async def health(request: Request) -> Response:
 
 async def not_found(request: Request, fault: Exception) -> Response:
     site: Site = request.app.state.site
-    return site.missing(request, f"page {request.url.path}")
+    return site.problem(request, not_there(f"page {request.url.path}"))
+
+
+async def no_cluster(request: Request, fault: Exception) -> Response:
+    return PlainTextResponse(f"there is no page {visible(request.url.path)}: the clusters are at /\n", 404)
 
 
 async def failed(request: Request, fault: Exception) -> Response:
@@ -113,7 +118,8 @@ async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
             return
         mounted = [Mount(f"/c/{name}", app) for name, app in zip(names, apps, strict=True)]
         first = Route("/", lambda request: RedirectResponse(f"/c/{names[0]}/"))
-        yield Guard(Starlette(routes=[STATIC, Route("/healthz", health), first, *mounted]), clusters[0])
+        routes = [STATIC, Route("/healthz", health), first, *mounted]
+        yield Guard(Starlette(routes=routes, exception_handlers={404: no_cluster}), clusters[0])
 
 
 @asynccontextmanager

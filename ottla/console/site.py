@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,14 +15,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.failures import Failure
+from ottla.client.failures import NO_SUCH_THING, Failure, Kind
+from ottla.client.values import INT32_MAX, number_in
 from ottla.console import texts
 from ottla.console.access import ConsoleAccess
 from ottla.console.decoding import registry_client, registry_values
 from ottla.console.guard import FIELD, is_right_token
 from ottla.console.matching import Decode
 from ottla.console.options import ConsoleOptions
-from ottla.console.panels import LIMIT_S, Panels
+from ottla.console.panels import LIMIT_S, Panels, Shown
 from ottla.console.problems import remedy_of
 from ottla.console.record_view import visible
 from ottla.console.roles import PERMISSIONS, ConsoleUser, Role
@@ -32,6 +33,8 @@ from ottla.console.snapshot import ConsoleSnapshot
 from ottla.console.table_process import TableBrowser
 from ottla.console.value_filter import VALUE_BYTES_MAX
 from ottla.console.window import Event
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +65,17 @@ class ChangeDone(NamedTuple):
 
 class WrongToken(Failure):
     """A form that lacks the token of its session."""
+
+
+class Denied(Failure):
+    """What the user's role does not allow."""
+
+
+STATUS = {WrongToken: 403, Denied: 403}
+
+
+def not_there(what: str) -> Failure:
+    return Failure(f"there is no {what}", "it may have been deleted", Kind.NOT_THERE)
 
 
 class Site:
@@ -139,30 +153,26 @@ class Site:
         age = time.monotonic() - self.sampler.sampled_s
         return age if age > STALE_INTERVALS * self.sampler.interval_s or self.sampler.problem else None
 
-    def problem(self, request: Request, fault: Failure, status: int = 422) -> Response:
-        """Return the page about a failure."""
-        status = 403 if isinstance(fault, WrongToken) else status
+    def problem(self, request: Request, fault: Failure) -> Response:
+        """Return the page about a failure. The status is 404 if something that was named does not exist."""
+        status = STATUS.get(type(fault)) or (404 if fault.kind in NO_SUCH_THING else 422)
         return self.render(request, "problem.html", status, cause=fault.cause, hint=remedy_of(fault))
 
-    async def snapshot_with(self, topic: str) -> ConsoleSnapshot | None:
-        """Return the newest sample. If it lacks a topic, which may be new, wait for a sample that begins now."""
+    async def snapshot_with(self, topic: str, partition: int | None = None) -> ConsoleSnapshot | None:
+        """Return the newest sample, None before the first one. If it lacks the topic, which may be new, wait for a sample that begins now.
+
+        Raises:
+            Failure: there is no such topic, or no such partition of it.
+        """
         if self.sampler.snapshot is not None and topic not in self.sampler.snapshot.topics:
             await self.sampler.newer(LIMIT_S)
+        if self.sampler.snapshot is not None:
+            found = self.sampler.snapshot.topics.get(topic)
+            if found is None:
+                raise not_there(f"topic {topic}")
+            if partition is not None and partition >= len(found):
+                raise not_there(f"partition {topic}-{partition}")
         return self.sampler.snapshot
-
-    def missing(self, request: Request, what: str) -> Response:
-        return self.problem(request, Failure(f"there is no {what}", "it may have been deleted"), 404)
-
-    def missing_place(self, request: Request, topic: str, partition: int | None = None) -> Response | None:
-        """Return a page which says that the newest sample lacks the topic, or this partition; None if it has them."""
-        if self.sampler.snapshot is None:
-            return None
-        found = self.sampler.snapshot.topics.get(topic)
-        if found is None:
-            return self.missing(request, f"topic {topic}")
-        if partition is not None and partition >= len(found):
-            return self.missing(request, f"partition {topic}-{partition}")
-        return None
 
     def check_token(self, request: Request, fields: Fields) -> None:
         """Check that a form was made by a page of this session.
@@ -181,14 +191,14 @@ class Site:
     def denied(self, request: Request, needed: Role) -> Response:
         """Return the page for a request that the user's role does not allow."""
         if not self.options.allow_changes:
-            fault = Failure("this console only looks", "start it with --allow-changes to change something")
+            fault = Denied("this console only looks", "start it with --allow-changes to change something")
         else:
             user = self.user(request)
             path = in_one_line(request.url.path[:NOTE_CHARS_MAX])
             log.warning("%s (%s) may not %s %s", in_one_line(user.shown), user.role.word, request.method, path)
             cause = f"this takes the role {needed.word}, and {user.shown} is {user.role.word}"
-            fault = Failure(cause, "roles stand in the file of --login-file")
-        return self.problem(request, fault, 403)
+            fault = Denied(cause, "roles stand in the file of --login-file")
+        return self.problem(request, fault)
 
     def _note(self, request: Request, text: str) -> None:
         """Log a change with its user, and add it to the timeline."""
@@ -270,3 +280,40 @@ def number(request: Request, name: str, default: int, low: int, high: int) -> in
         return min(max(int(text), low), high)
     except ValueError:
         return default
+
+
+def named(request: Request, field: str, what: str) -> str:
+    """Return the name that the link of a page must have.
+
+    Raises:
+        Failure: it has none.
+    """
+    if not (name := request.query_params.get(field, "")):
+        raise not_there(f"{what} without a name")
+    return name
+
+
+def index_in(fields: Fields, field: str, what: str, low: int = 0) -> int | None:
+    """Return the number of a partition or a version in a link, None if it has none.
+
+    Raises:
+        Failure: it is no such number.
+    """
+    if not (text := fields.get(field, "")):
+        return None
+    index = number_in(text, low, INT32_MAX)
+    if index is None:
+        raise not_there(f"{what} {text}")
+    return index
+
+
+def chosen(shown: Shown[Any] | None, what: str | None, rows: Iterable[T]) -> T | None:
+    """Return the first row, which is the one that a link names. None if it names none (`what`), or if the rows are not known.
+
+    Raises:
+        Failure: the rows of the panel are known, and none is it.
+    """
+    row = next(iter(rows), None)
+    if row is None and what is not None and shown is not None and shown.value is not None and not shown.problem:
+        raise not_there(what)
+    return row

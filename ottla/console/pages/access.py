@@ -28,7 +28,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure, Kind
 from ottla.client.judgement import judge, reason_of
 from ottla.client.values import INT8_MAX, number_in
-from ottla.console.site import Site
+from ottla.console.site import Site, chosen
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import ANY, OPERATIONS
 
@@ -59,7 +59,7 @@ async def access(request: Request) -> Response:
         return [(text_of(entry), entry) for entry in await describe_acls(cluster, wanted)]
 
     entries = await site.panels.show(("acls", resource, user), load_entries)
-    chosen = next((row for row in entries.value or () if link_of(row[1]).items() <= fields.items()), None)
+    found = (row for row in entries.value or () if link_of(row[1]).items() <= fields.items())
     return site.render(
         request,
         "access.html",
@@ -70,7 +70,7 @@ async def access(request: Request) -> Response:
         user=user,
         fields=fields,
         link_of=link_of,
-        chosen=chosen,
+        chosen=chosen(entries, "such entry" if "principal" in fields else None, found),
         operations=[name.lower() for code, name in OPERATIONS.items() if code > ANY],
         shown_max=SHOWN_MAX,
     )

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ottla.client import access
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure, Kind
-from ottla.console.site import Site
+from ottla.console.site import Site, chosen
 from ottla.console.texts import moment
 from ottla.server.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
 
@@ -41,7 +41,8 @@ async def user_list(request: Request) -> Response:
     shown = await site.panels.show("scram", load)
     wanted = request.query_params.get("q", "").strip()
     rows = [row for row in sorted((shown.value or {}).items()) if wanted in row[0]]
-    chosen = tuple(request.query_params.get(name, "") for name in ("id", "mechanism"))
+    user, mechanism = (request.query_params.get(name, "") for name in ("id", "mechanism"))
+    known = [(user, mechanism)] if mechanism in (shown.value or {}).get(user, ()) else []
     return site.render(
         request,
         "users.html",
@@ -50,7 +51,7 @@ async def user_list(request: Request) -> Response:
         rows=rows[:SHOWN_MAX],
         found=len(rows),
         wanted=wanted,
-        chosen=chosen if chosen[1] in (shown.value or {}).get(chosen[0], ()) else None,
+        chosen=chosen(shown, f"user {user} with {mechanism or 'no mechanism'}" if user else None, known),
         mechanisms=sorted(HASHES, reverse=True),
         iterations=(ITERATIONS_MIN, ITERATIONS_MAX),
     )
@@ -64,7 +65,7 @@ async def token_list(request: Request) -> Response:
 
     shown = await site.panels.show("tokens", load)
     rows = shown.value or []
-    chosen = next((row for row in rows if row.token_id == request.query_params.get("id")), None)
+    token = request.query_params.get("id")
     return site.render(
         request,
         "tokens.html",
@@ -73,7 +74,7 @@ async def token_list(request: Request) -> Response:
         rows=rows[:SHOWN_MAX],
         found=len(rows),
         own=OWN,
-        chosen=chosen,
+        chosen=chosen(shown, token and f"token {token}", (row for row in rows if row.token_id == token)),
     )
 
 

@@ -20,7 +20,7 @@ from ottla.client.groups import SHARE, STREAMS, GroupDescription, describe_any_g
 from ottla.client.partitions import TopicPartition
 from ottla.client.values import INT32_MAX, INT64_MAX
 from ottla.console.pages.stories import of_group
-from ottla.console.site import Site, number, query
+from ottla.console.site import Site, named, number, query
 from ottla.protocol.messages.list_groups import ListedGroup
 
 ROWS_A_PAGE = 100
@@ -90,8 +90,6 @@ async def topic_groups(request: Request) -> Response:
     site: Site = request.app.state.site
     name = request.path_params["name"]
     await site.snapshot_with(name)
-    if (missing := site.missing_place(request, name)) is not None:
-        return missing
     rows = sorted((group, lags[name]) for group, lags in site.sampler.topic_lags.items() if name in lags)
     return site.render(request, "topic_groups.html", name=name, tab="groups", rows=rows[:PARTITIONS_SHOWN])
 
@@ -138,7 +136,7 @@ def _place(
 
 async def group_page(request: Request) -> Response:
     site: Site = request.app.state.site
-    name = request.query_params.get("id", "")
+    name = named(request, "id", "group")
 
     async def load() -> DescribedGroupPage:
         return await describe(site.access.panels, name)
@@ -156,10 +154,17 @@ async def reset(request: Request) -> Response:
     GET shows the preview: the offset that each partition would get. POST sets exactly the offsets of the preview.
     """
     site: Site = request.app.state.site
-    name = request.query_params.get("id", "")
+    name = named(request, "id", "group")
     if request.method == "POST":
         return await site.change(request, name, _setter(name), query("/group", id=name))
+
+    async def kind() -> str:
+        return await kind_of(site.access.panels, name)
+
+    await site.panels.show(("kind", name), kind)
     topic, to = request.query_params.get("topic", ""), request.query_params.get("to", "").strip()
+    if topic:
+        await site.snapshot_with(topic)
 
     async def load() -> list[dict[str, Any]]:
         return await plan(site, name, topic, to)

@@ -59,8 +59,6 @@ async def produce(request: Request) -> Response:
 async def _page(request: Request, name: str, fields: Mapping[str, str], fault: Failure | None) -> Response:
     site: Site = request.app.state.site
     snapshot = await site.snapshot_with(name)
-    if snapshot is not None and name not in snapshot.topics:
-        return site.missing(request, f"topic {name}")
     subjects = None
     if site.schemas is not None:
         subjects = await site.panels.show("subjects", site.schemas.subjects)

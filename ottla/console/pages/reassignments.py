@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -30,7 +30,7 @@ from ottla.client.moves import (
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import PREFERRED, elect_leaders, list_reassignments, places_of
 from ottla.client.values import INT32_MAX, INT64_MAX, number_in
-from ottla.console.site import Site
+from ottla.console.site import Site, index_in
 from ottla.protocol.errors import ErrorCode
 
 PAGE = "/reassignments"
@@ -94,10 +94,12 @@ async def moves_page(request: Request) -> Response:
         return Look(moves, await throttled_brokers(cluster, cluster.brokers), rate)
 
     shown = await site.panels.show("reassignments", load)
-    fields = request.query_params
-    place = (fields.get("topic"), fields.get("partition"))
+    topic, partition = request.query_params.get("topic"), index_in(request.query_params, "partition", "partition")
+    if topic is not None:
+        await site.snapshot_with(topic, partition)
     moves = [] if shown.value is None else shown.value.moves
-    chosen = next((row for row in moves if (row.topic, str(row.partition)) == place), None)
+    # One that is done, too, is a partition that there is.
+    chosen = next((row for row in moves if (row.topic, row.partition) == (topic, partition)), None)
     return site.render(
         request, "reassignments.html", shown=shown, look=shown.value, chosen=chosen, shown_max=MOVES_SHOWN
     )
@@ -109,9 +111,12 @@ async def plan_page(request: Request) -> Response:
     if request.method == "POST":
         return await site.change(request, lambda fields: name_of(target_of(fields)), start, PAGE)
     topics, brokers = (request.query_params.get(name, "").strip() for name in ("topics", "brokers"))
+    places = re.split(r"[\s,]+", topics) if topics else None
+    for place in places or ():
+        await site.snapshot_with(place.partition(":")[0])
 
     async def load() -> list[PlannedMove]:
-        return await plan(site.access.panels, topics, brokers)
+        return await plan(site.access.panels, places, brokers)
 
     shown = await site.panels.show(("plan", topics, brokers), load)
     moves = shown.value or []
@@ -129,13 +134,12 @@ async def plan_page(request: Request) -> Response:
     )
 
 
-async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[PlannedMove]:
-    """Return the moves that spread topics evenly over brokers. No topics means all topics, no brokers all brokers.
+async def plan(cluster: ClusterClient, names: Sequence[str] | None, brokers: str) -> list[PlannedMove]:
+    """Return the moves that spread topics evenly over brokers. None means all topics, no brokers all brokers.
 
     Raises:
         Failure: there is no such topic or broker, something moves already, or the plan is too long for a form.
     """
-    names = re.split(r"[\s,]+", topics) if topics else None
     wanted = read_brokers("Brokers", brokers) if brokers else None
     places = None if names is None else await places_of(cluster, names)
     if await list_reassignments(cluster):

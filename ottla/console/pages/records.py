@@ -16,14 +16,13 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from ottla.client.failures import Failure, plural
-from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
 from ottla.console.matching import CONTAINS, KEY_WAYS, VALUE_WAYS, Found, Query
 from ottla.console.panels import Shown
 from ottla.console.problems import remedy_of
 from ottla.console.reading import ReadProgress, RecordScreen
 from ottla.console.record_view import CSV_COLUMNS, FORMS, RecordView, csv_line, json_line, view_of
-from ottla.console.site import Site, number
+from ottla.console.site import Site, index_in, number
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +46,17 @@ PIECE_S_MAX = 60.0
 
 
 def query_of(request: Request) -> Query:
-    """Return the query of a link or a form. Fields that cannot be understood are ignored."""
+    """Return the query of a link or a form. Fields that cannot be understood are ignored.
+
+    Raises:
+        Failure: there is no such partition.
+    """
     fields = request.query_params
     start = fields.get("from", "newest")
-    partition = fields.get("partition", "")
+    topic = request.path_params["name"]
     return Query(
-        request.path_params["name"],
-        number_in(partition, 0, INT32_MAX),
+        topic,
+        index_in(fields, "partition", f"partition of {topic} with the number"),
         start if start in reading.STARTS else "newest",
         fields.get("at", "").strip(),
         fields.get("until", "").strip(),
@@ -77,9 +80,7 @@ def form_of(request: Request) -> str:
 async def records(request: Request) -> Response:
     site: Site = request.app.state.site
     query, form = query_of(request), form_of(request)
-    snapshot = await site.snapshot_with(query.topic)
-    if (missing := site.missing_place(request, query.topic, query.partition)) is not None:
-        return missing
+    snapshot = await site.snapshot_with(query.topic, query.partition)
     partitions = len(snapshot.topics[query.topic]) if snapshot else 0
     if query.is_filtered or query.start == "live":
         return _page(request, query, form, partitions)
@@ -153,7 +154,9 @@ async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> l
 
 async def stream(request: Request) -> RecordStream:
     """Respond with server-sent events: `rows` with the HTML of records, `state` with a sentence, and `end`."""
+    site: Site = request.app.state.site
     query, form = query_of(request), form_of(request)
+    await site.snapshot_with(query.topic, query.partition)
     events = _tail(request, query, form) if query.start == "live" else _scan(request, query, form)
     return RecordStream(_until_left(request, events), "text/event-stream")
 
@@ -274,6 +277,7 @@ async def download(request: Request) -> RecordStream:
     """Return all records that match a query, as JSON lines or CSV. `ottla produce -i json` can read the JSON lines."""
     site: Site = request.app.state.site
     query = query_of(request)
+    await site.snapshot_with(query.topic, query.partition)
     as_csv = request.query_params.get("format") == "csv"
     limit = number(request, "max", DOWNLOAD_DEFAULT, 1, DOWNLOAD_MAX)
     kind, ending = ("text/csv; charset=utf-8", "csv") if as_csv else ("application/x-ndjson", "jsonl")

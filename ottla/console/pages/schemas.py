@@ -12,10 +12,9 @@ from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure, Kind
-from ottla.client.values import INT32_MAX, number_in
 from ottla.console.schema_texts import KINDS, LEVEL_TEXTS, DiffLine, SchemaVersion, is_of_topic, topics_of
 from ottla.console.schemas import SchemaBrowser, SchemaVerdict, SubjectView
-from ottla.console.site import Site, form, number, query
+from ottla.console.site import Site, form, index_in, named, number, query
 
 #: One page has this many subjects. The latest version of each is requested.
 ROWS_A_PAGE = 50
@@ -60,6 +59,7 @@ async def subject_list(request: Request) -> Response:
 
 
 async def subject_page(request: Request) -> Response:
+    named(request, "subject", "subject")
     return await _page(request, request.query_params)
 
 
@@ -72,7 +72,7 @@ async def _page(
     """Return the page of a subject, with the result for a new text if there is one."""
     site: Site = request.app.state.site
     browser = _browser(site)
-    subject, version = fields.get("subject", ""), number_in(fields.get("version", ""), 1, INT32_MAX)
+    subject, version = fields.get("subject", ""), index_in(fields, "version", "version", 1)
 
     async def load() -> SubjectView:
         return await browser.view(subject, version)
@@ -110,8 +110,8 @@ def _browser(site: Site) -> SchemaBrowser:
 
 async def diff(request: Request) -> Response:
     site: Site = request.app.state.site
-    browser, subject = _browser(site), request.query_params.get("subject", "")
-    old, new = (number(request, name, 1, 1, INT32_MAX) for name in ("old", "new"))
+    browser, subject = _browser(site), named(request, "subject", "subject")
+    old, new = (index_in(request.query_params, name, "version", 1) or 1 for name in ("old", "new"))
 
     async def load() -> list[DiffLine]:
         return await browser.compare(subject, old, new)

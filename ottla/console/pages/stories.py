@@ -14,9 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.admin_listeners import Story, story_of_group, story_of_partition, story_of_transaction
-from ottla.client.values import INT32_MAX
 from ottla.console.panels import Shown
-from ottla.console.site import Site, number
+from ottla.console.site import Site, index_in
 
 
 async def _shown(
@@ -38,10 +37,9 @@ async def of_transaction(site: Site, name: str) -> Shown[Story]:
 
 async def partition_story(request: Request) -> Response:
     site: Site = request.app.state.site
-    name, index = request.path_params["name"], number(request, "partition", 0, 0, INT32_MAX)
-    await site.snapshot_with(name)
-    if (missing := site.missing_place(request, name, index)) is not None:
-        return missing
+    name = request.path_params["name"]
+    index = index_in(request.query_params, "partition", f"partition of {name} with the number") or 0
+    await site.snapshot_with(name, index)
     key = ("partition", name, index)
     story = await _shown(site, key, lambda listeners: story_of_partition(listeners, name, index))
     return site.render(request, "partition_story.html", name=name, tab="partitions", index=index, story=story)

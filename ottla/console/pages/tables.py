@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.console.site import Site
+from ottla.console.site import Site, chosen
 from ottla.console.table_process import TableView
 
 
@@ -42,7 +42,7 @@ async def page(request: Request) -> Response:
     shown = None if browser is None else await site.panels.show("tables", browser.tables)
     found = None if shown is None else shown.value
     rows = [row_of(site, view) for view in (found.rows if found is not None else ())]
-    chosen = request.query_params.get("topic")
+    topic = request.query_params.get("topic")
     return site.render(
         request,
         "tables.html",
@@ -51,7 +51,7 @@ async def page(request: Request) -> Response:
         rows=rows,
         topics=0 if found is None else found.topics,
         known={} if site.sampler.snapshot is None else site.sampler.snapshot.topics,
-        chosen=next((row for row in rows if row.view.topic == chosen), None),
+        chosen=chosen(shown, topic and f"table of topic {topic}", (row for row in rows if row.view.topic == topic)),
     )
 
 

@@ -126,8 +126,6 @@ async def topic_page(request: Request) -> Response:
     snapshot = await site.snapshot_with(name)
     if snapshot is None:
         return site.render(request, "waiting.html")
-    if (missing := site.missing_place(request, name)) is not None:
-        return missing
     parts = snapshot.topics[name]
     page = number(request, "page", 1, 1, 1_000_000)
     first = (page - 1) * PARTITIONS_A_PAGE
@@ -185,8 +183,6 @@ async def topic_settings(request: Request) -> Response:
     site: Site = request.app.state.site
     name = request.path_params["name"]
     await site.snapshot_with(name)
-    if (missing := site.missing_place(request, name)) is not None:
-        return missing
 
     async def load() -> list[SettingRow]:
         return setting_rows(await configs.describe_configs(site.access.panels, "topic", name, None, documentation=True))

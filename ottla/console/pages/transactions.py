@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ottla.client import transactions
 from ottla.client.cluster import ClusterClient
 from ottla.console.pages.stories import of_transaction
-from ottla.console.site import Site
+from ottla.console.site import Site, chosen
 
 #: The start is looked up for this many transactions: each of many tasks may have its own transactional id.
 DESCRIBED_MAX = 300
@@ -78,7 +78,7 @@ async def page(request: Request) -> Response:
         return await load_rows(site.access.panels)
 
     shown = await site.panels.show("transactions", load)
-    chosen = request.query_params.get("id")
+    name = request.query_params.get("id")
     rows = shown.value or []
     return site.render(
         request,
@@ -86,9 +86,13 @@ async def page(request: Request) -> Response:
         shown=shown,
         rows=[row for row in rows if row.is_open or not request.query_params.get("open")][:DESCRIBED_MAX],
         found=len(rows),
-        chosen_id=chosen,
-        story=await of_transaction(site, chosen) if chosen else None,
-        chosen=next((row for row in rows if row.transactional_id == chosen), None),
+        chosen_id=name,
+        story=await of_transaction(site, name) if name else None,
+        chosen=chosen(
+            shown,
+            name and f"transactional id {name}",
+            (row for row in rows if row.transactional_id == name),
+        ),
     )
 
 

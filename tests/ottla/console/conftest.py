@@ -12,10 +12,13 @@ from functools import partial
 import httpx
 import pytest
 
+from ottla.client.connection import read_client_properties
 from ottla.console import access, site
 from ottla.console.options import ConsoleOptions
 from ottla.console.panels import Panels
 from ottla.console.server import application
+from ottla.local.secure_files import SCRAM_MODULE
+from ottla.testing import Cluster
 from tests.ottla.conftest import Cli
 from tests.ottla.registry.instances import Instance, Registries
 
@@ -53,6 +56,34 @@ async def open_console(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
             return client
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[Cluster]:
+    """A cluster with an authorizer, logins and delegation tokens."""
+    with Cluster(1, secure=True, delegation_token_secret_key="a key of the test") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def open_secured(open_console: Open, secured: Cluster) -> Open:
+    """A function like open_console for the secured cluster: a console that may change what the super user may, or the user of a login."""
+
+    async def start(login: dict[str, str] | None = None, **options: object) -> httpx.AsyncClient:
+        properties = read_client_properties(secured.client_file)
+        if login is not None:
+            user, password = login["sasl.username"], login["sasl.password"]
+            properties["sasl.jaas.config"] = f'{SCRAM_MODULE} required username="{user}" password="{password}";'
+        return await open_console(
+            bootstrap=secured.bootstrap,
+            properties=properties,
+            config=secured.client_file,
+            allow_changes=True,
+            wait=login is None,
+            **options,
+        )
+
+    return start
 
 
 async def eventually(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from ottla.local.console import CHANGES, running_console, running_registry
 from ottla.registry.client import RegistryClient, Schema
@@ -197,6 +198,16 @@ def test_a_change_is_made_once_its_name_was_typed_and_a_password_is_shown_once(s
         button.click()
         page.wait_for_selector("text=cannot log in by SCRAM-SHA-512 any more")
         assert not looked.complaints
+
+
+def test_a_page_says_when_what_it_shows_was_deleted(served: Served) -> None:
+    served.cluster.topic("leaving", partitions=1)
+    with browser(served) as looked:
+        page = looked.at("topics/leaving")
+        page.wait_for_selector(".cell.leader")
+        admin = AdminClient({"bootstrap.servers": served.cluster.bootstrap})
+        admin.delete_topics(["leaving"])["leaving"].result(30)
+        page.wait_for_selector("text=there is no topic leaving")
 
 
 def test_pages_go_on_when_a_broker_is_killed_while_they_are_looked_at(served: Served) -> None:

@@ -13,14 +13,14 @@ from tests.ottla.console.conftest import Open, csrf_of
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[str]:
+def authorizing() -> Iterator[str]:
     node = start_node(authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:ANONYMOUS")
     yield node.bootstrap
     stop_node(node)
 
 
-async def test_entries_are_added_explain_a_denial_and_are_removed(open_console: Open, secured: str) -> None:
-    client = await open_console(bootstrap=secured, allow_changes=True)
+async def test_entries_are_added_explain_a_denial_and_are_removed(open_console: Open, authorizing: str) -> None:
+    client = await open_console(bootstrap=authorizing, allow_changes=True)
     ask = {"who": "ann", "operation": "read", "what": "topic:orders"}
     denied = (await client.get("/access", params=ask)).text
     assert "<b>Denied</b>" in denied and "ottla acl add ann read topic:orders" in denied
@@ -39,8 +39,8 @@ async def test_entries_are_added_explain_a_denial_and_are_removed(open_console: 
     assert "is no resource" in wrong
 
 
-async def test_a_quota_is_set_and_shown(open_console: Open, secured: str) -> None:
-    client = await open_console(bootstrap=secured, allow_changes=True)
+async def test_a_quota_is_set_and_shown(open_console: Open, authorizing: str) -> None:
+    client = await open_console(bootstrap=authorizing, allow_changes=True)
     fields = {
         "csrf": await csrf_of(client, "/quotas"),
         "kind": "user",

@@ -4,40 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import Iterator
 from urllib.parse import urlencode
 
-import httpx
-import pytest
-
-from ottla.client.connection import read_client_properties
-from ottla.local.secure_files import SCRAM_MODULE
 from ottla.testing import Cluster
 from tests.ottla.console.conftest import Open, csrf_of, eventually
 
 USERS, TOKENS = "/access/users", "/access/tokens"
 MARKUP = "<b>eve</b>"
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[Cluster]:
-    with Cluster(1, secure=True, delegation_token_secret_key="a key of the test") as cluster:
-        yield cluster
-
-
-async def console(open_console: Open, cluster: Cluster, login: dict[str, str] | None = None) -> httpx.AsyncClient:
-    """A console that may change everything as the super user, or only what the user of a login may change."""
-    properties = read_client_properties(cluster.client_file)
-    if login is not None:
-        user, password = login["sasl.username"], login["sasl.password"]
-        properties["sasl.jaas.config"] = f'{SCRAM_MODULE} required username="{user}" password="{password}";'
-    return await open_console(
-        bootstrap=cluster.bootstrap,
-        properties=properties,
-        config=cluster.client_file,
-        allow_changes=True,
-        wait=login is None,
-    )
 
 
 def fact(page: str, name: str) -> str:
@@ -46,9 +19,9 @@ def fact(page: str, name: str) -> str:
 
 
 async def test_a_user_is_made_with_a_password_that_is_shown_once_and_logs_in(
-    open_console: Open, secured: Cluster
+    open_secured: Open, secured: Cluster
 ) -> None:
-    client = await console(open_console, secured)
+    client = await open_secured()
     fields = {"csrf": await csrf_of(client, USERS), "name": MARKUP, "mechanism": "SCRAM-SHA-512", "confirm": MARKUP}
     made = await client.post(f"{USERS}/set", data=fields)
     password = fact(made.text, "Password")
@@ -78,9 +51,9 @@ async def test_a_user_is_made_with_a_password_that_is_shown_once_and_logs_in(
 
 
 async def test_a_token_is_made_renewed_and_ended_and_its_secret_is_in_no_list(
-    open_console: Open, secured: Cluster
+    open_secured: Open, secured: Cluster
 ) -> None:
-    client = await console(open_console, secured)
+    client = await open_secured()
     fields = {"csrf": await csrf_of(client, TOKENS), "renewers": "bob, User:carol", "hours": "2", "confirm": "own"}
     made = (await client.post(f"{TOKENS}/create", data=fields)).text
     token, secret = fact(made, "Token"), fact(made, "HMAC")
@@ -99,8 +72,8 @@ async def test_a_token_is_made_renewed_and_ended_and_its_secret_is_in_no_list(
     assert gone.status_code == 422 and "no such token" in gone.text
 
 
-async def test_who_may_not_sees_why_and_changes_nothing(open_console: Open, secured: Cluster) -> None:
-    client = await console(open_console, secured, await asyncio.to_thread(secured.add_user, "alice"))
+async def test_who_may_not_sees_why_and_changes_nothing(open_secured: Open, secured: Cluster) -> None:
+    client = await open_secured(await asyncio.to_thread(secured.add_user, "alice"))
     await eventually(client, USERS, "CLUSTER_AUTHORIZATION_FAILED")
     fields = {"csrf": await csrf_of(client, USERS), "name": "eve", "mechanism": "SCRAM-SHA-512", "confirm": "eve"}
     refused = await client.post(f"{USERS}/set", data=fields)

@@ -53,17 +53,6 @@ async def test_topics_are_listed_found_and_sorted(open_console: Open, cli: Cli) 
     assert picture.count('class="cell leader"') == 12 + 1, "one is in the legend"
 
 
-@pytest.mark.parametrize(
-    "page", ["", "/settings", "/groups", "/records", "/produce", "/story?partition=0", "/story?partition=9"]
-)
-async def test_a_page_of_an_unknown_topic_or_partition_is_not_found(open_console: Open, cli: Cli, page: str) -> None:
-    topic = cli.topic() if "9" in page else "none-such"
-    client = await open_console()
-    shown = await client.get(f"/topics/{topic}{page}")
-    what = f"there is no partition {topic}-9" if "9" in page else f"there is no topic {topic}"
-    assert shown.status_code == 404 and what in shown.text
-
-
 async def test_a_topic_that_was_made_since_the_last_sample_is_found(open_console: Open, cli: Cli) -> None:
     client = await open_console(interval_s=3600.0)
     name, second = cli.topic(), cli.topic()

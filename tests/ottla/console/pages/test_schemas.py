@@ -40,7 +40,7 @@ async def test_a_subject_shows_its_versions_what_differs_its_topic_and_what_need
     compared = (await client.get("/schema/diff", params={"subject": subject, "old": 1, "new": 2})).text
     assert '<div class="added"><span class="mark">+</span>      &#34;name&#34;: &#34;what&#34;' in compared
     missing = await client.get("/schema", params={"subject": f"{topic}-none"})
-    assert missing.status_code == 200 and "not found" in missing.text
+    assert missing.status_code == 404 and "not found" in missing.text
 
 
 async def test_a_new_text_is_checked_and_registered_once_the_subject_was_typed(
