@@ -86,6 +86,8 @@ def hint_of_command(
         found = [verb for verb in (first, SAME_VERB.get(first)) if verb is not None and verb in verbs_of(noun)]
         if found:
             return f"`ottla {' '.join([noun, found[0], *rest[1:]])}`"
+    if first.startswith("kafka-"):
+        return f"`ottla shims DIRECTORY` writes {first} and Kafka's other tools; `ottla --help` lists Ottla's own commands"
     return MEANT.get(first)
 
 

@@ -40,6 +40,7 @@ def test_an_option_without_its_value_takes_no_word_of_the_command() -> None:
         ("get topics", "`ottla topic list`"),
         ("rm topic orders", "`ottla topic delete orders`"),
         ("rebalance", "`ottla move plan --even`"),
+        ("kafka-topics.sh --list", "`ottla shims DIRECTORY` writes kafka-topics.sh"),
         ("topik", "did you mean 'topic'"),
         ("-C -b x -t orders", "kcat's -C is `ottla consume orders`"),
         ("-b x -t orders -P", "kcat's -P is `ottla produce orders`"),
