@@ -9,7 +9,7 @@ from ottla.cli.output import Row
 from ottla.client import topics
 from ottla.client.admin_listeners import tier_states
 from ottla.client.cluster import ClusterClient
-from ottla.client.tier_troubles import tier_troubles
+from ottla.client.troubles import tier_troubles
 
 REMOTE_STORAGE = "remote.storage.enable"
 TIER_COLUMNS = ("local_offset", "remote_offset", "remote_bytes")

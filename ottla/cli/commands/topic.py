@@ -31,7 +31,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import failure
 from ottla.client.failures import Failure, did_you_mean
-from ottla.client.table_troubles import troubles_of
+from ottla.client.troubles import table_troubles
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -189,7 +189,7 @@ async def _settings(cluster: ClusterClient, name: str) -> dict[str, str | None]:
 async def _table_troubles(listeners: Mapping[int, str], name: str) -> list[str]:
     """Return what is wrong with the topic's table, as far as admin listeners are known and respond."""
     states = await table_states(listeners, name)
-    return [trouble.text for state in states for trouble in troubles_of(state)]
+    return [trouble.text for state in states for trouble in table_troubles(state)]
 
 
 @app.command

@@ -29,10 +29,9 @@ from ottla.client.errors import failure
 from ottla.client.failures import Failure, counted
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition
-from ottla.client.table_troubles import troubles_of
-from ottla.client.tier_troubles import tier_troubles
 from ottla.client.topics import adding_replicas, list_reassignments
 from ottla.client.transactions import OPEN_STATES, list_transactions
+from ottla.client.troubles import table_troubles, tier_troubles
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResult
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
@@ -135,7 +134,7 @@ async def _tables(admin: Mapping[int, str]) -> list[DoctorFinding]:
     return [
         DoctorFinding(each.kind, each.topic, each.text)
         for state in await table_states(admin)
-        for each in troubles_of(state)
+        for each in table_troubles(state)
     ]
 
 

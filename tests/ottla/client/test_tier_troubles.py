@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.cli.doctor.findings import KINDS
-from ottla.client.tier_troubles import BEHIND, LAG_S_MAX, WAITS, tier_troubles
+from ottla.client.troubles import LAG_S_MAX, TIER_BEHIND, TIER_WAITS, tier_troubles
 
 
 def state(**changed: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def test_partitions_with_the_same_reason_are_one_trouble() -> None:
     rows.append(state(partition=3, failing=True, waits="another reason"))
     first, second = tier_troubles(rows)
     assert first == (
-        WAITS,
+        TIER_WAITS,
         "events",
         "segments of 3 partitions, such as 0, are not copied to remote storage at node 1: the store is away",
     )
@@ -33,7 +33,7 @@ def test_partitions_with_the_same_reason_are_one_trouble() -> None:
 
 def test_what_waits_long_without_a_failure_is_behind_and_says_its_reason() -> None:
     (found,) = tier_troubles([state(lag_seconds=LAG_S_MAX + 1, waits="a transaction has not ended at offset 7")])
-    assert found.kind == BEHIND
+    assert found.kind == TIER_BEHIND
     assert found.text == (
         "segments of partition 0 have waited 901 s for their copy to remote storage at node 1: a transaction has not ended at offset 7"
     )
@@ -45,4 +45,4 @@ def test_a_broker_without_remote_storage_is_a_trouble_of_the_topic() -> None:
 
 
 def test_the_doctor_has_findings_for_each() -> None:
-    assert {WAITS, BEHIND} <= KINDS.keys()
+    assert {TIER_WAITS, TIER_BEHIND} <= KINDS.keys()

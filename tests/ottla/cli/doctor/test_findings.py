@@ -11,7 +11,7 @@ from ottla.cli.doctor.record import clock_difference
 from ottla.cli.errors import OK, UNHEALTHY
 from ottla.client.admin_listeners import AdminSample
 from ottla.client.cluster_state import FeatureLevels
-from ottla.client.table_troubles import LAG_S_MAX, troubles_of
+from ottla.client.troubles import LAG_S_MAX, table_troubles
 from ottla.node.python_build import PythonBuild
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import (
@@ -180,9 +180,9 @@ def test_what_is_wrong_with_a_table() -> None:
         "table-not-maintained": {"maintenance_failed": "no space"},
         "table-rejects": {"rejected": 2},
     }
-    assert [*troubles_of(well)] == [*troubles_of({})] == [*troubles_of({"partitions": [], "lost": "x"})] == []
+    assert [*table_troubles(well)] == [*table_troubles({})] == [*table_troubles({"partitions": [], "lost": "x"})] == []
     for kind, changed in wrong.items():
-        (found,) = troubles_of(well | changed)
+        (found,) = table_troubles(well | changed)
         assert (found.kind, found.topic) == (kind, "orders") and "node 1" in found.text and kind in KINDS
-    (left_out,) = troubles_of(well | {"left_out": 4})
+    (left_out,) = table_troubles(well | {"left_out": 4})
     assert left_out.text == "4 records did not fit its table at node 1, and are left out"
