@@ -15,10 +15,8 @@ import pytest
 import ottla.protocol.records.compression
 import ottla.protocol.records.validate
 import ottla.storage.log.lookup
-from ottla.node.node import Node
-from ottla.server.world import RealWorld
+from tests.broker.threaded_node import ThreadedNode
 from tests.broker.wire import Wire
-from tests.ports import free_ports
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -59,28 +57,12 @@ class Work:
         return max((size for size, on_loop in self.expanded if on_loop), default=0)
 
 
-class CountedNode:
+class CountedNode(ThreadedNode):
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, **properties: str) -> None:
-        self.port, controller = free_ports(2)
-        self.properties = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(directory),
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-        } | {name.replace("_", "."): value for name, value in properties.items()}
         self.work = Work()
         self.loop = CountingLoop()
-        self._stop = asyncio.Event()
-        self._started = threading.Event()
-        self._failure: BaseException | None = None
         self._count(monkeypatch)
-        self._thread = threading.Thread(target=self._run, name="node")
-        self._thread.start()
-        assert self._started.wait(30) and self._failure is None, self._failure
+        super().__init__(directory, self.loop, **properties)
 
     def wire(self) -> Wire:
         return Wire(self.port)
@@ -90,29 +72,6 @@ class CountedNode:
         """The identifier of the thread that the event loop runs on."""
         assert self._thread.ident is not None
         return self._thread.ident
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            self.loop.run_until_complete(self._serve())
-        except BaseException as failure:
-            self._failure = failure
-        finally:
-            self._started.set()
-            self.loop.close()
-
-    async def _serve(self) -> None:
-        real = RealWorld(self.loop)
-        self.server = Node(real.world, self.properties)
-        await self.server.start()
-        self._started.set()
-        await self._stop.wait()
-        await self.server.stop()
-        await real.close()
 
     def _count(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def counted(decoder: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:

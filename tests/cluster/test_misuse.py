@@ -29,7 +29,6 @@ from ottla.protocol.messages.vote import VoteRequest
 from ottla.testing import Cluster
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
-from tests.cluster.shared import STEADY, clear
 from tests.cluster.test_clocks import make_leader
 from tests.cluster.test_three_nodes import Writer, create, read
 from tests.ports import free_ports
@@ -41,20 +40,6 @@ ANOTHER_CLUSTER = "AnotherClusterAltogeth"
 #: Strays give up sooner than after the default minute. The nodes of the cluster have the default sessions, which do not end on
 #: a busy machine.
 REGISTRATION_TIMEOUT = "initial.broker.registration.timeout.ms"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Cluster]:
-    # While another controller is elected the sessions of its brokers are not confirmed yet, and a stray may take the place of a
-    # broker.
-    with Cluster(3, auto_create_topics_enable="false", **STEADY) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(running: Cluster) -> Iterator[Cluster]:
-    yield running
-    clear(running)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,23 +18,9 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
-from tests.cluster.shared import STEADY, clear
 from tests.cluster.test_three_nodes import Writer, create, read
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Cluster]:
-    # A writer that goes on uses its topic after the deletion, and must not create it again.
-    with Cluster(3, auto_create_topics_enable="false", **STEADY) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(running: Cluster) -> Iterator[Cluster]:
-    yield running
-    clear(running)
 
 
 def delete_before(cluster: Cluster, topic: str, offset: int, timeout_ms: int = 20_000) -> tuple[int, int]:

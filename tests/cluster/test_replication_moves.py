@@ -28,22 +28,10 @@ from ottla.storage.files import OsFiles
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
-from tests.cluster.shared import STEADY, clear, make_topics
+from tests.cluster.shared import STEADY, make_topics
 from tests.cluster.test_three_nodes import Writer, create, read
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Cluster]:
-    with Cluster(3, auto_create_topics_enable="false", **STEADY) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(running: Cluster) -> Iterator[Cluster]:
-    yield running
-    clear(running)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.producer_epochs import producer_epoch
-from tests.cluster.shared import PATIENT, STEADY, WITHOUT_THE_HINT_SECONDS, brokers, clear, make_topics
+from tests.cluster.shared import PATIENT, STEADY, WITHOUT_THE_HINT_SECONDS, brokers, make_topics
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -34,12 +34,6 @@ pytestmark = pytest.mark.timeout(180)
 def running() -> Iterator[Cluster]:
     with Cluster(3, auto_create_topics_enable="false", auto_leader_rebalance_enable="false", **STEADY) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(running: Cluster) -> Iterator[Cluster]:
-    yield running
-    clear(running)
 
 
 @pytest.fixture

@@ -18,14 +18,12 @@ import socket
 import struct
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.node.node import Node
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -33,11 +31,10 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX
-from ottla.server.world import RealWorld
+from tests.broker.threaded_node import ThreadedNode
 from tests.broker.wire import Wire
 from tests.fuzz.judge import memory_of
 from tests.fuzz.largest import GROUP, TOPIC, Shape, largest, shapes
-from tests.ports import free_ports
 
 START_S_MAX = 60
 ANSWER_S_MAX = 90
@@ -69,55 +66,19 @@ class TimedLoop(asyncio.SelectorEventLoop):
         self._ended_ns = now_ns
 
 
-class TimedNode:
+class TimedNode(ThreadedNode):
     """A node that is broker and controller, with one topic and all coordinators."""
 
     def __init__(self, directory: Path) -> None:
-        self.port, self.controller_port = free_ports(2)
-        self._properties = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(directory),
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "share.coordinator.state.topic.replication.factor": "1",
-            "share.coordinator.state.topic.min.isr": "1",
-            "auto.create.topics.enable": "false",
-        }
         self.loop = TimedLoop()
-        self._stop = asyncio.Event()
-        self._started = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="node")
-        self._thread.start()
-        assert self._started.wait(START_S_MAX) and self._failure is None, self._failure
+        super().__init__(
+            directory,
+            self.loop,
+            share_coordinator_state_topic_replication_factor="1",
+            share_coordinator_state_topic_min_isr="1",
+            auto_create_topics_enable="false",
+        )
         self.topic_id = self._ready()
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(START_S_MAX)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            self.loop.run_until_complete(self._serve())
-        except BaseException as failure:
-            self._failure = failure
-        finally:
-            self._started.set()
-            self.loop.close()
-
-    async def _serve(self) -> None:
-        real = RealWorld(self.loop)
-        node = Node(real.world, self._properties)
-        await node.start()
-        self._started.set()
-        await self._stop.wait()
-        await node.stop()
-        await real.close()
 
     def _ready(self) -> bytes:
         """Create the topic, and wait until the coordinators answer. Return the id of the topic."""

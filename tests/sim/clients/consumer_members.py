@@ -56,6 +56,25 @@ class ConsumerGroup:
                 raise Violation("37", f"{member_id} is given {assigned}, and {other} has {partitions}")
 
 
+def epoch_of(answer: Any, name: str, before: int) -> int | None:
+    """Return the epoch of an answer to a heartbeat, None if the member is fenced.
+
+    Raises:
+        Unreachable: the coordinator could not serve it.
+        Violation: there is another error, or the epoch has fallen.
+    """
+    code = ErrorCode(answer.error_code)
+    if code in FENCED:
+        return None
+    if code is not ErrorCode.NONE:
+        if code.retriable:
+            raise Unreachable(code.name)
+        raise Violation("38", f"{name} was answered {code.name}: {answer.error_message}")
+    if answer.member_epoch < before:
+        raise Violation("38", f"{name} was in epoch {before}, and is in {answer.member_epoch}")
+    return int(answer.member_epoch)
+
+
 class ConsumerMember(Client):
     """One member, which leaves now and then and comes back as another."""
 
@@ -106,17 +125,11 @@ class ConsumerMember(Client):
         self._take(before, sent, await self.ask_node(node, request))
 
     def _take(self, before: int, sent: float, answer: Any) -> None:
-        code = ErrorCode(answer.error_code)
-        if code in FENCED:
+        epoch = epoch_of(answer, self.name, before)
+        if epoch is None:
             self._forget(is_new=False)
             return
-        if code is not ErrorCode.NONE:
-            if code.retriable:
-                raise Unreachable(code.name)
-            raise Violation("38", f"{self.name} was answered {code.name}: {answer.error_message}")
-        if answer.member_epoch < before:
-            raise Violation("38", f"{self.name} was in epoch {before}, and is in {answer.member_epoch}")
-        self.epoch = answer.member_epoch
+        self.epoch = epoch
         if answer.assignment is not None:
             names = {topic_id: name for name, topic_id in self.topic_ids.items()}
             new = [(names[t.topic_id], p) for t in answer.assignment.topic_partitions for p in t.partitions]

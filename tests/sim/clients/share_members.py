@@ -26,7 +26,7 @@ from ottla.protocol.messages.shared_structs import AcknowledgementBatch, Acknowl
 from ottla.protocol.records.batch import iter_batches
 from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
-from tests.sim.clients.consumer_members import FENCED, HEARTBEAT_SECONDS, JOINING, LEAVING
+from tests.sim.clients.consumer_members import HEARTBEAT_SECONDS, JOINING, LEAVING, epoch_of
 from tests.sim.clients.group import GROUP
 from tests.sim.clients.share_ledger import Answered, Batch, Lock, Session, ShareLedger
 from tests.sim.clients.streams_members import REPEATS
@@ -163,17 +163,12 @@ class ShareMember(Client):
             if code is ErrorCode.NONE:
                 raise Violation("38", f"{self.name} is in epoch {before}, and is served in {self.epochs[-3]}")
             return
-        if code in FENCED:
+        epoch = epoch_of(answer, self.name, before)
+        if epoch is None:
             self.epoch = JOINING
             self.epochs.clear()
             return
-        if code is not ErrorCode.NONE:
-            if code.retriable:
-                raise Unreachable(code.name)
-            raise Violation("38", f"{self.name} was answered {code.name}: {answer.error_message}")
-        if answer.member_epoch < before:
-            raise Violation("38", f"{self.name} was in epoch {before}, and is in {answer.member_epoch}")
-        self.epoch, self._says_all = answer.member_epoch, False
+        self.epoch, self._says_all = epoch, False
         if self.epoch not in self.epochs:
             self.epochs.append(self.epoch)
         self._beats_at = self._now + HEARTBEAT_SECONDS

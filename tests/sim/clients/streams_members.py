@@ -17,12 +17,12 @@ from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbea
 from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import (
-    FENCED,
     FENCED_SECONDS_MIN,
     HEARTBEAT_SECONDS,
     JOINING,
     LEAVING,
     REBALANCE_TIMEOUT_MS,
+    epoch_of,
 )
 from tests.sim.clients.group import GROUP
 
@@ -145,17 +145,11 @@ class StreamsMember(Client):
             raise Violation("38", f"{self.name} is in epoch {self.epoch}, and is served in {self._epochs[-3]}")
 
     def _take(self, before: int, sent: float, answer: Any) -> None:
-        code = ErrorCode(answer.error_code)
-        if code in FENCED:
+        epoch = epoch_of(answer, self.name, before)
+        if epoch is None:
             self._forget(is_new=False)
             return
-        if code is not ErrorCode.NONE:
-            if code.retriable:
-                raise Unreachable(code.name)
-            raise Violation("38", f"{self.name} was answered {code.name}: {answer.error_message}")
-        if answer.member_epoch < before:
-            raise Violation("38", f"{self.name} was in epoch {before}, and is in {answer.member_epoch}")
-        self.epoch = answer.member_epoch
+        self.epoch = epoch
         if answer.active_tasks is not None:
             new = _tasks(answer.active_tasks), _tasks(answer.standby_tasks)
             self._has_changed = new != (self.active, self.standby)
