@@ -26,6 +26,7 @@ from tests.compat import (
     authorization,
     client_lines,
     command_line,
+    composed,
     cut_off,
     debian,
     faults,
@@ -284,6 +285,14 @@ def run_workflows(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [report(outcome) for outcome in workflows.outcomes(names, logs)]
 
 
+def run_compose(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """The compose files of docker/, each with the images that it builds; the names: nodes, roles, tls, sasl, ui, spark."""
+    if nodes > 1 or (reason := composed.missing()):
+        print(f"the compose files are left out: {reason if nodes == 1 else 'they bring their own nodes'}")
+        return []
+    return _steps(logs, names, "compose", composed.STEPS)
+
+
 def run_deb(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """Build the Debian package, then install, upgrade and remove it in a copy of this machine that is thrown away."""
     if nodes > 1 or (reason := debian.missing()):
@@ -465,6 +474,7 @@ SUITES = {
     "upgrade": run_upgrade,
     "workflows": run_workflows,
     "deb": run_deb,
+    "compose": run_compose,
     "ecosystem": run_ecosystem,
     "registry": run_registry,
     "spark": run_spark,

@@ -58,10 +58,20 @@ def services(path: Path, *, beside: bool = False) -> list[Service]:
     run a command of `ottla` beside the nodes.
     """
     found = []
+    for each in all_services(path):
+        command = each.raw.get("command")
+        if (
+            (command is not None and command[0] == "ottla")
+            if beside
+            else (command is None and each.raw["image"] == "ottla")
+        ):
+            found.append(each)
+    return found
+
+
+def all_services(path: Path) -> list[Service]:
+    found = []
     for name, raw in load(path)["services"].items():
-        command = raw.get("command")
-        if (command is None or command[0] != "ottla") if beside else (command is not None or raw["image"] != "ottla"):
-            continue
         given = raw.get("environment", {})
         pairs = given.items() if isinstance(given, dict) else (entry.split("=", 1) for entry in given)
         ports = [tuple(map(int, str(port).split(":")[-2:])) for port in raw.get("ports", [])]
