@@ -103,7 +103,7 @@ def take_schemas(browser: Browser) -> None:
                 client.register("orders-value", schema(*fields))
             page = browser.new_page(viewport=WIDE, color_scheme="light")
             page.goto(f"{url}schema/diff?subject=orders-value&old=1&new=3")
-            page.set_viewport_size({"width": WIDE["width"], "height": 460})
+            page.set_viewport_size({"width": WIDE["width"], "height": 510})
             page.screenshot(path=TARGET / "console-schema.png")
             page.goto(f"{url}topics/orders/produce?key=c-17&value=%7B%22order%22%3A+7%2C+%22item%22%3A+%22figs%22%7D")
             page.set_viewport_size({"width": WIDE["width"], "height": 760})
@@ -132,7 +132,13 @@ def take_tables(browser: Browser) -> None:
         nodes, place = list(cluster.nodes.values()), f"{cluster.directory}/tables"
         with running_console(nodes, 0, LOOK, None, None, place) as url:
             page = browser.new_page(viewport=WIDE, color_scheme="light")
-            page.wait_for_timeout(12_000)
+            page.goto(f"{url}tables")
+            for name in topics:  # each is there after its first commit
+                page.wait_for_selector(f"th:has-text('{name}')", timeout=120_000)
+            page.wait_for_selector("text=9,990", timeout=120_000)
+            for number in range(500):
+                producer.produce("archive", order(number)[0])
+            producer.flush()
             page.goto(f"{url}tables?topic=payments")
             take(page, "tables", height=640)
 
