@@ -87,7 +87,9 @@ def hint_of_command(
         if found:
             return f"`ottla {' '.join([noun, found[0], *rest[1:]])}`"
     if first.startswith("kafka-"):
-        return f"`ottla shims DIRECTORY` writes {first} and Kafka's other tools; `ottla --help` lists Ottla's own commands"
+        return (
+            f"`ottla shims DIRECTORY` writes {first} and Kafka's other tools; `ottla --help` lists Ottla's own commands"
+        )
     return MEANT.get(first)
 
 

@@ -39,7 +39,7 @@ ROWS_MAX = 100
 REFERRING_MAX, REFERRING_S_MAX = 20, 5.0
 #: The error codes of a registry for what it does not have: HTTP's own, and those that begin with it.
 NOT_FOUND = frozenset({404, *range(40400, 40500)})
-#: Those that speak of a subject, a version or a schema. 404 alone may mean that the URL is of no registry.
+#: The codes of a subject, a version or a schema that the registry lacks. 404 alone may mean that the URL is of no registry.
 NO_SUCH_SCHEMA = (40401, 40402, 40403)
 
 

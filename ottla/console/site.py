@@ -68,7 +68,7 @@ class WrongToken(Failure):
 
 
 class Denied(Failure):
-    """What the user's role does not allow."""
+    """A request that the user's role does not allow."""
 
 
 STATUS = {WrongToken: 403, Denied: 403}

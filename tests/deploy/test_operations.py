@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 STOP_SECONDS_MAX = 60
 BLOCKS = [line[4:] for line in (ROOT / "docs" / "OPERATIONS.md").read_text().splitlines() if line.startswith("    ")]
 SYSTEMCTL = "there is no systemd here: the test runs the line for machines without it, and stops it by its signal"
-START = "cd /var/lib/ottla && umask 077 && exec setpriv --reuid=ottla --regid=ottla --init-groups --reset-env /opt/ottla/bin/ottla start /etc/ottla/server.properties"
+START = next(line for line in BLOCKS if line.endswith(" start /etc/ottla/server.properties"))
 PACKAGES = "tests/plain installs the wheel in an empty environment"
 STORY = (
     "tests/cluster/test_stories.py asks for stories of groups and transactions, which do not exist on an empty machine"
@@ -136,7 +136,6 @@ class Machine:
 
     def start(self) -> None:
         """Start the node as a supervisor does: as its user, without the environment of root."""
-        assert START in BLOCKS
         with (self.folder / "journal").open("ab") as journal:
             self.node = subprocess.Popen(["sh", "-c", self.here(START)], cwd="/", stdout=journal, stderr=journal)
         ready = f"http://127.0.0.1:{self.admin_port}/readyz"
@@ -168,7 +167,9 @@ def machine() -> Iterator[Machine]:
 
 def test_each_line_of_the_page_is_run_or_says_why_not() -> None:
     text = Path(__file__).read_text()
-    missing = [line for line in BLOCKS if not PRINTED.match(line) and line not in NOT_RUN and f'"{line}"' not in text]
+    missing = [
+        line for line in BLOCKS if not PRINTED.match(line) and line not in (*NOT_RUN, START) and f'"{line}"' not in text
+    ]
     assert not missing, "run these lines in this file, or give them a reason in NOT_RUN:\n" + "\n".join(missing)
     assert not [line for line in NOT_RUN if line not in BLOCKS], "the page does not have these any more"
 

@@ -164,12 +164,12 @@ class ImageHarness(NamespaceHarness):
 
     def stop(self, service: Service) -> None:
         """Send SIGTERM to the first process of a container, as `docker stop` does, and wait. buildah itself would kill it."""
-        process, told = self.processes.pop(service.name), set[int]()
+        process, signalled = self.processes.pop(service.name), set[int]()
         deadline = time.monotonic() + STOP_SECONDS_MAX
         while process.poll() is None and time.monotonic() < deadline:
-            for pid in self._first_processes(service) - told:  # one that has just begun may not be there yet
+            for pid in self._first_processes(service) - signalled:  # one that has just begun may not be there yet
                 os.kill(pid, signal.SIGTERM)
-                told.add(pid)
+                signalled.add(pid)
             time.sleep(0.1)
         for pid in self._first_processes(service):
             os.kill(pid, signal.SIGKILL)

@@ -99,6 +99,7 @@ RUN_BY: dict[tuple[str, str], str] = {
     key("docs/QUOTAS.md", "ottla quota set user alice producer_byte_rate=1048576 consumer_byte_rate=2097152"): HERE,
     ("docs/GITOPS.md", "# What the cluster shall have: ottla apply -f cluster.yml"): APPLY,
     **{key("docs/OPERATIONS.md", first): WALK for first in (
+        "cd /var/lib/ottla && umask 077 && exec setpriv --reuid=ottla --regid=ottla",
         "useradd --system --home-dir /var/lib/ottla --shell /usr/sbin/nologin ottla",
         "ottla init cluster --nodes kafka-1,kafka-2,kafka-3 --secure --user alice", "scp cluster/nodes/kafka-1.tar root@kafka-1:",
         "tar -xf kafka-1.tar", "ottla cluster info", "ottla group describe shop --story --admin-port 9644",
