@@ -122,7 +122,7 @@ def with_a_page(folder: Path) -> None:
 
 
 def on_spark(folder: Path) -> None:
-    """Run compose.spark.yml until the events that it makes are rows of all stages, and draw the report of its first lines.
+    """Run compose.spark.yml until the events that it makes are rows of all stages, and draw the report as its first lines say.
 
     Spark would fetch the connector's jars from Maven's repository, which a container here does not reach: they are mounted.
     """
@@ -137,7 +137,7 @@ def on_spark(folder: Path) -> None:
                 assert harness.processes[pipeline.name].poll() is None, harness.log(pipeline)[-3000:]
                 assert time.monotonic() < until_s, f"no rows of {stage}: {harness.log(pipeline)[-3000:]}"
                 time.sleep(2)
-        words = ["ottla-pipeline", "report", "--output", "/out"]
+        words = (FOLDER / "compose.spark.yml").read_text().partition("run --rm pipeline ")[2].splitlines()[0].split()
         done = subprocess.run(harness.inside(pipeline, words), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
         assert list(output.rglob("*.html")), "the report is not in the volume"
