@@ -288,7 +288,7 @@ def named(request: Request, field: str, what: str) -> str:
     Raises:
         Failure: it has none.
     """
-    if not (name := request.query_params.get(field, "")):
+    if not (name := str(request.query_params.get(field, ""))):
         raise not_there(f"{what} without a name")
     return name
 
