@@ -63,6 +63,7 @@ LEGAL: dict[str, str] = {
     "ApiVersions.supported_features": RELEASE,
     "ApiVersions.finalized_features": RELEASE,
     "ApiVersions.finalized_features_epoch": TIME,
+    "Fetch.session_id": PLACE,
     "Fetch.high_watermark": TIME,
     "Fetch.last_stable_offset": TIME,
     "Fetch.aborted_transactions": TIME,

@@ -24,7 +24,7 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.schema import ZERO_UUID, fields
 
-PRODUCER, TOPIC, MEMBER, SESSION = "producer id", "topic id", "member id", "fetch session"
+PRODUCER, TOPIC, MEMBER = "producer id", "topic id", "member id"
 EPOCH, GENERATION = "producer epoch", "generation"
 
 #: Field names, and the kinds of names in them.
@@ -35,7 +35,6 @@ NAMES = {
     "topic_id": TOPIC,
     "member_id": MEMBER,
     "leader": MEMBER,  # only in JoinGroup
-    "session_id": SESSION,
 }
 #: Field names of numbers, their kinds, and the field beside them that they belong to.
 NUMBERS = {
@@ -46,6 +45,8 @@ NUMBERS = {
     "member_epoch": (GENERATION, "member_id"),
     "generation_id_or_member_epoch": (GENERATION, "member_id"),
 }
+#: The recorded cluster's leader epoch, by which a request asks to be refused elsewhere (KIP-320), and the value for none.
+LEADER_EPOCH, NO_EPOCH = "current_leader_epoch", -1
 #: These values stand for no name.
 NOTHING = (None, "", ZERO_UUID, b"", NO_PRODUCER_ID)
 #: This many names are kept, and the oldest are dropped first: a recording can have any number.
@@ -81,7 +82,7 @@ def names_nothing(kind: str, value: object) -> bool:
     """Return whether a value stands for no name of this kind."""
     if kind in (EPOCH, GENERATION):
         return not isinstance(value, int) or value < 0
-    return value in NOTHING or (kind == SESSION and value == 0)
+    return value in NOTHING
 
 
 class Identities:
@@ -110,6 +111,8 @@ class Identities:
                 self._translate_items(message, field.name, value)
             elif field.type.name == "Records" and value is not None:
                 new[field.name] = self.translated_records(value)
+            elif field.name == LEADER_EPOCH:
+                new[field.name] = NO_EPOCH
             elif (place := place_of(message, field.name)) is not None and (found := self.known(place)) is not None:
                 new[field.name] = found
         for name, found in new.items():  # set at the end, because a number is looked up by the recorded name beside it

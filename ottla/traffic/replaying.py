@@ -3,15 +3,18 @@
 The replay takes the entries in their order. A request is sent when its time has come; at a recorded response the replay waits
 until the cluster has answered that request too. So each request is sent after all responses that its client, or another one,
 could have seen before it: at any speed, causes stay before their effects. A response is compared, and its names are learned,
-before anything later is sent. If a response has an error that passes by itself, and the recorded one does not, the request is
-repeated for some seconds, as a client does it.
+before anything later is sent.
+
+A request is sent to the brokers that lead or coordinate what it is about in this cluster (routing.py). These are several if its partitions
+have other leaders than in the recording, and their responses are compared as one. If a response has an error that passes by itself, and the
+recorded one does not, the request is repeated for some seconds, as a client does it: to the brokers that lead its partitions by then.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import AsyncIterator
+from typing import NamedTuple, Protocol
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ProtocolError
@@ -20,6 +23,7 @@ from ottla.server.network.wire import ChannelClosed
 from ottla.server.world import World
 from ottla.traffic.comparing import Comparison, FieldDifference, has_passing_error
 from ottla.traffic.entries import Entry, EntryKind, read_opened
+from ottla.traffic.fetch_sessions import ReplayedSession, ReplayedSessions
 from ottla.traffic.identities import Identities
 from ottla.traffic.messages import (
     CORRELATION_ID,
@@ -30,6 +34,7 @@ from ottla.traffic.messages import (
 )
 from ottla.traffic.relay import RelaySide
 from ottla.traffic.replay_report import Outcome, ReplayReport
+from ottla.traffic.routing import RoutedCluster, RoutedPart, Routes, merge
 
 #: The longest time for a response: a JoinGroup waits for a rebalance timeout, which is at most 5 minutes with Java's defaults.
 RESPONSE_S_MAX = 60.0
@@ -41,8 +46,8 @@ ASKED_MAX = 100_000
 #: The replay uses its own login; the recorded one's bytes are not in the recording.
 OWN_LOGIN = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
-#: Connects to the broker with a node id, or to any broker.
-Connect = Callable[[int], Awaitable[RelaySide]]
+#: The versions of Fetch with sessions (KIP-227), and the epoch of a request outside of one.
+SESSIONS_FROM, NO_SESSION = 7, -1
 
 
 class ServedVersions(NamedTuple):
@@ -55,8 +60,18 @@ class ServedVersions(NamedTuple):
         return low <= version <= high
 
 
+class ReplayTarget(RoutedCluster, Protocol):
+    """The cluster of a replay."""
+
+    def in_place_of(self, node: int) -> int:
+        """Return the broker in place of a recorded one; -1: not known."""
+
+    async def connect(self, node: int) -> RelaySide:
+        """Connect to a broker. Raises ChannelClosed or OSError."""
+
+
 class ReplayConnection:
-    """The connection that replaces a recorded one."""
+    """The connection to one broker in place of a recorded one."""
 
     def __init__(self, side: RelaySide) -> None:
         self._side = side
@@ -93,30 +108,45 @@ class ReplayConnection:
             future.cancel()
 
 
+class _Sent(NamedTuple):
+    """A request, or a part of one, that a broker has been sent."""
+
+    part: RoutedPart
+    response: asyncio.Future[bytes]
+
+
 class _Asked(NamedTuple):
     """A request that was sent, or the outcome of one that was not sent."""
 
     outcome: Outcome | None
-    frame: bytes = b""
-    response: asyncio.Future[bytes] | None = None
-    connection: ReplayConnection | None = None
+    entry: Entry
+    message: FrameMessage | None = None
+    sent: tuple[_Sent, ...] = ()
+    session: ReplayedSession | None = None
     sent_ns: int = 0
+
+
+class _NotConnected(Exception):
+    """A broker cannot be reached; the report has said so."""
 
 
 class Replayer:
     """One replay. Speed 1 is that of the recording; with 0 requests are sent as fast as the responses come."""
 
     def __init__(
-        self, world: World, connect: Connect, versions: ServedVersions, report: ReplayReport, speed: float = 1.0
+        self, world: World, target: ReplayTarget, versions: ServedVersions, report: ReplayReport, speed: float = 1.0
     ) -> None:
         self._world = world
-        self._connect = connect
+        self._target = target
+        self._routes = Routes(target)
+        self._sessions = ReplayedSessions()
         self._versions = versions
         self._report = report
         self._speed = speed
         self._identities = Identities()
         self._nodes: dict[int, int] = {}
-        self._connections: dict[int, ReplayConnection | None] = {}
+        #: Connections by the recorded one and by broker: as many as its requests belong to.
+        self._connections: dict[int, dict[int, ReplayConnection | None]] = {}
         self._asked: dict[tuple[int, int], _Asked] = {}
         #: APIs with an error that did not pass: their later requests do not wait so long again.
         self._do_not_pass: set[int] = set()
@@ -133,9 +163,8 @@ class Replayer:
                     self._first_us, is_first = entry.time_us, False
                 await self._step(entry)
         finally:
-            for connection in self._connections.values():
-                if connection is not None:
-                    connection.close()
+            for number in list(self._connections):
+                self._close(number)
 
     async def _step(self, entry: Entry) -> None:
         match entry.kind:
@@ -150,9 +179,7 @@ class Replayer:
                 await self._compare(entry)
             case EntryKind.CLOSED:
                 self._nodes.pop(entry.connection, None)
-                connection = self._connections.pop(entry.connection, None)
-                if connection is not None:
-                    connection.close()
+                self._close(entry.connection)
             case EntryKind.LOST:
                 self._report.lost(str(entry.frame, "utf-8", "replace"))
 
@@ -163,54 +190,84 @@ class Replayer:
             if left_s > 0:
                 await asyncio.sleep(left_s)
 
+    def _close(self, number: int) -> None:
+        for connection in self._connections.pop(number, {}).values():
+            if connection is not None:
+                connection.close()
+
     async def _send(self, entry: Entry) -> _Asked:
         key = entry.api_key
         if key in OWN_LOGIN or (entry.is_masked and not _is_noise(key)):
-            return _Asked(Outcome.SECRET)
+            return _Asked(Outcome.SECRET, entry)
         try:
             message = read_request_message(entry.frame)
             self._identities.translate(message.body)
-            frame = message.encoded(entry.frame)
+            if not self._versions.serve(key, entry.version):
+                return _Asked(Outcome.NOT_SERVED, entry)
+            session = self._session(entry, message)
+            sent = await self._ask(entry, message, session)
         except ProtocolError:
-            return _Asked(Outcome.UNREADABLE)
-        if not self._versions.serve(key, entry.version):
-            return _Asked(Outcome.NOT_SERVED)
-        connection = await self._connection(entry.connection)
-        if connection is None:
-            return _Asked(Outcome.NOT_CONNECTED)
-        sent_ns = self._world.clock.mono_ns()
-        return _Asked(None, frame, connection.send(entry.correlation_id, frame), connection, sent_ns)
+            return _Asked(Outcome.UNREADABLE, entry)
+        except _NotConnected:
+            return _Asked(Outcome.NOT_CONNECTED, entry)
+        return _Asked(None, entry, message, sent, session, self._world.clock.mono_ns())
 
-    async def _connection(self, number: int) -> ReplayConnection | None:
-        if number not in self._connections:
+    def _session(self, entry: Entry, message: FrameMessage) -> ReplayedSession | None:
+        if entry.api_key != ApiKey.FETCH or entry.version < SESSIONS_FROM:
+            return None
+        is_outside = message.body.session_id == 0 and message.body.session_epoch == NO_SESSION
+        return None if is_outside else self._sessions.of(message.body.session_id)
+
+    async def _ask(self, entry: Entry, message: FrameMessage, session: ReplayedSession | None) -> tuple[_Sent, ...]:
+        """Send a request to the brokers that it belongs to."""
+        otherwise = self._target.in_place_of(self._nodes.get(entry.connection, -1))
+        if session is None:
+            parts = await self._routes.parts(entry.api_key, message.body, otherwise)
+        else:
+            parts = await session.parts(self._routes, message.body, otherwise)
+        sent = []
+        for part in parts:
+            connection = await self._connection(entry.connection, part.node)
+            frame = message._replace(body=part.body).encoded(entry.frame)
+            sent.append(_Sent(part, connection.send(entry.correlation_id, frame)))
+        return tuple(sent)
+
+    async def _connection(self, number: int, node: int) -> ReplayConnection:
+        known = self._connections.setdefault(number, {})
+        if node not in known:
             try:
-                self._connections[number] = ReplayConnection(await self._connect(self._nodes.get(number, -1)))
+                known[node] = ReplayConnection(await self._target.connect(node))
             except (ChannelClosed, OSError) as failure:
                 self._report.note(f"connection {number} could not be made: {failure}")
-                self._connections[number] = None
-        return self._connections[number]
+                known[node] = None
+        connection = known[node]
+        if connection is None:
+            raise _NotConnected
+        return connection
 
     async def _compare(self, entry: Entry) -> None:
         asked = self._asked.pop((entry.connection, entry.correlation_id), None)
         if asked is None:
             return  # its request was lost, or was sent before the recording began
         name = api_name(entry.api_key)
-        if asked.outcome is not None or asked.response is None:
+        if asked.outcome is not None or asked.message is None:
             self._report.count(name, asked.outcome or Outcome.UNREADABLE)
-            return
-        frame = await self._frame(asked.response)
-        took_us = (self._world.clock.mono_ns() - asked.sent_ns) // 1000
-        if frame is None:
-            self._differs(entry, name, [FieldDifference("", "a response", "none")])
             return
         try:
             recorded = read_response_message(entry.api_key, entry.version, entry.frame)
-            got = read_response_message(entry.api_key, entry.version, frame)
-            if not has_passing_error(recorded) and has_passing_error(got) and entry.api_key not in self._do_not_pass:
-                got = await self._again(entry, asked, got)
+            waits = not has_passing_error(recorded) and entry.api_key not in self._do_not_pass
+            got, took_us = await self._response(asked, asked.message, waits=waits)
         except ProtocolError:
             self._report.count(name, Outcome.UNREADABLE)
             return
+        except _NotConnected:
+            self._report.count(name, Outcome.NOT_CONNECTED)
+            return
+        if got is None:
+            self._differs(entry, name, [FieldDifference("", "a response", "none")])
+            return
+        if asked.session is not None:
+            self._sessions.learn(recorded.body.session_id, asked.session)
         if has_passing_error(recorded) and not has_passing_error(got):
             self._report.count(name, Outcome.PASSING)
             return
@@ -220,19 +277,46 @@ class Replayer:
         else:
             self._report.equal(name, took_us)
 
-    async def _again(self, entry: Entry, asked: _Asked, got: FrameMessage) -> FrameMessage:
-        """Return the response after the error has passed, or the last one."""
-        assert asked.connection is not None, "it has answered"
+    async def _response(self, asked: _Asked, message: FrameMessage, *, waits: bool) -> tuple[FrameMessage | None, int]:
+        """Return the brokers' responses as one, or None if one of them has not come, and how long the first ones took.
+
+        `waits`: with an error that passes it is asked for again. Of a request in parts only those with an error are.
+        """
         until_ns = self._world.clock.mono_ns() + int(PASSING_S_MAX * 1e9)
-        while has_passing_error(got) and self._world.clock.mono_ns() < until_ns:
-            await asyncio.sleep(PASSING_PAUSE_S)
-            frame = await self._frame(asked.connection.send(entry.correlation_id, asked.frame))
-            if frame is None:
+        entry = asked.entry
+        sent, took_us = asked.sent, 0
+        got: list[FrameMessage] = []
+        while True:
+            passing: list[tuple[_Sent, FrameMessage]] = []
+            for each in sent:
+                frame = await self._frame(each.response)
+                if frame is None:
+                    return None, 0
+                response = read_response_message(entry.api_key, entry.version, frame)
+                if asked.session is not None:
+                    asked.session.answered(each.part, response.body.session_id)
+                if waits and has_passing_error(response):
+                    passing.append((each, response))
+                else:
+                    got.append(response)
+            took_us = took_us or (self._world.clock.mono_ns() - asked.sent_ns) // 1000
+            if not passing or self._world.clock.mono_ns() >= until_ns:
                 break
-            got = read_response_message(entry.api_key, entry.version, frame)
-        if has_passing_error(got):
+            await asyncio.sleep(PASSING_PAUSE_S)
+            self._routes.forget()
+            if asked.session is None:
+                retried = [message._replace(body=each.part.body) for each, _ in passing]
+                sent = tuple([again for each in retried for again in await self._ask(entry, each, None)])
+            else:
+                asked.session.begin_again()
+                got.clear()
+                sent = await self._ask(entry, message, asked.session)
+        if passing:
             self._do_not_pass.add(entry.api_key)
-        return got
+        got += [response for _, response in passing]
+        for other in got[1:]:
+            merge(got[0].body, other.body)
+        return got[0], took_us
 
     async def _frame(self, response: asyncio.Future[bytes]) -> bytes | None:
         """Return the response, or None if the connection is lost, or time is up."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.messages.end_txn import EndTxnRequest
-from ottla.protocol.messages.fetch import FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.records.batch import BatchView, crc32c
 from ottla.protocol.records.builder import build_batch
 from ottla.traffic import identities as identities_module
-from ottla.traffic.identities import EPOCH, GENERATION, MEMBER, PRODUCER, SESSION, TOPIC, Identities, NamedPlace
+from ottla.traffic.identities import EPOCH, GENERATION, MEMBER, PRODUCER, TOPIC, Identities, NamedPlace
 
 OURS, THEIRS = bytes(range(16)), bytes(range(16, 32))
 
@@ -25,7 +25,6 @@ def known() -> Identities:
     made.learn(NamedPlace(MEMBER, None, "m-recorded"), "m-here")
     made.learn(NamedPlace(GENERATION, "m-recorded", 1), 5)
     made.learn(NamedPlace(TOPIC, None, OURS), THEIRS)
-    made.learn(NamedPlace(SESSION, None, 99), 12)
     return made
 
 
@@ -39,9 +38,12 @@ def test_names_in_a_request_become_those_of_the_cluster(known: Identities) -> No
     synced = SyncGroupRequest("g", 1, "m-recorded", assignments=[SyncGroupRequestAssignment("m-recorded", b"a")])
     known.translate(synced)
     assert synced.assignments == [SyncGroupRequestAssignment("m-here", b"a")]
-    fetch = FetchRequest(session_id=99, topics=[FetchTopic(topic_id=OURS)])
+    fetch = FetchRequest(
+        session_id=99, topics=[FetchTopic(topic_id=OURS, partitions=[FetchPartition(current_leader_epoch=4)])]
+    )
     known.translate(fetch)
-    assert (fetch.session_id, fetch.topics[0].topic_id) == (12, THEIRS)
+    assert (fetch.session_id, fetch.topics[0].topic_id) == (99, THEIRS), "sessions are of brokers: fetch_sessions.py"
+    assert fetch.topics[0].partitions[0].current_leader_epoch == -1, "leaders have other epochs here"
 
 
 def test_what_is_not_known_stays(known: Identities) -> None:

@@ -4,17 +4,27 @@ cluster differs.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.client.cluster import ClusterClient, parse_bootstrap
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.server.world import RealWorld
 from ottla.testing import Cluster
 from ottla.testing.clients import Replayed
+from ottla.testing.connection import ClusterConnection
 from ottla.traffic import replaying
 from ottla.traffic.entries import (
     Entry,
@@ -25,6 +35,8 @@ from ottla.traffic.entries import (
     encode_entry,
     encode_header,
 )
+from ottla.traffic.replay_report import ReplayReport
+from ottla.traffic.replay_target import replay_to
 from tests.cluster.shared import STEADY
 from tests.ottla.conftest import Cli, Finished, run_here
 from tests.ottla.traffic.test_record_command import recording
@@ -91,6 +103,62 @@ def test_an_empty_cluster_answers_as_the_recorded_one(recorded: Path, empty: Clu
     again = replayed(recorded, empty.bootstrap, "--speed", "0")
     assert again.code == 1
     assert "CreateTopics" in again.err and "errorCode: recorded 0, got 36" in again.err
+
+
+def test_other_leaders_and_coordinators_get_what_is_theirs(recorded: Path) -> None:
+    """The recording has one broker. Here partitions have leaders on several, and the group and the transaction coordinators of their own."""
+    with Cluster(3, default_replication_factor="1", min_insync_replicas="1", **STEADY) as cluster:
+        done = replayed(recorded, cluster.bootstrap, "--speed", "0", "-o", "json")
+        rows = {row["api"]: row for row in map(json.loads, done.out.splitlines())}
+        assert done.code == 0, done.err
+        assert rows["Produce"]["equal"] == rows["Produce"]["requests"]
+        assert rows["Fetch"]["equal"] and rows["TxnOffsetCommit"]["equal"]
+        (topic,) = cluster.metadata([TOPIC]).topics
+        assert len({partition.leader_id for partition in topic.partitions}) == 2
+        assert len(cluster.records(TOPIC)) == 21
+
+
+async def test_a_leader_that_moves_meanwhile_is_followed(tmp_path: Path, recorded: Path) -> None:
+    """The partitions move to another broker after half of the recording's Produces."""
+    with Cluster(2, default_replication_factor="1", min_insync_replicas="1", **STEADY) as cluster:
+        said: list[str] = []
+        report = ReplayReport(said.append)
+
+        async def entries() -> AsyncIterator[Entry]:
+            with recorded.open("rb") as file:
+                for number, entry in enumerate(kept := list(EntryReader(file.read, "f"))):
+                    produces = [each for each in kept[:number] if (each.api_key, each.kind) == (0, EntryKind.RESPONSE)]
+                    if len(produces) == 1 and not moved:
+                        await asyncio.to_thread(move_all, cluster)
+                        moved.append(True)
+                    yield entry
+
+        moved: list[bool] = []
+        address = parse_bootstrap(cluster.bootstrap)
+        real = RealWorld(asyncio.get_running_loop())
+        client = ClusterClient(real.world, address, 30_000)
+        await replay_to(client, entries(), report, 0)
+        await client.close()
+        await real.close()
+        assert moved and not report.has_differences, said
+        assert len(cluster.records(TOPIC)) == 21
+
+
+def move_all(cluster: Cluster) -> None:
+    """Have each partition on the other one of two brokers."""
+    (topic,) = cluster.metadata([TOPIC]).topics
+    wanted = [
+        ReassignablePartition(partition.partition_index, [3 - partition.leader_id]) for partition in topic.partitions
+    ]
+    host, _, port = cluster.address(1).rpartition(":")
+    with ClusterConnection(host, int(port), None) as connection:
+        request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(TOPIC, wanted)])
+        connection.request(request, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0)
+    while any(
+        [partition.leader_id] != want.replicas
+        for partition, want in zip(cluster.metadata([TOPIC]).topics[0].partitions, wanted, strict=True)
+    ):
+        time.sleep(0.05)
 
 
 def test_a_recording_that_is_cut_off_is_replayed_up_to_there(
