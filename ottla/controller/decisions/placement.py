@@ -8,7 +8,7 @@ that the same groups of brokers do not share all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
@@ -110,8 +110,8 @@ def place(
     replication_factor: int,
     rng: Random,
     release: Release = KAFKA_4_4,
-) -> list[tuple[int, ...]]:
-    """Return the replicas of each new partition, the leader first; raise KafkaError(INVALID_REPLICATION_FACTOR) if impossible.
+) -> Iterator[tuple[int, ...]]:
+    """Return the replicas of each new partition, the leader first, placed as they are asked for; raise KafkaError(INVALID_REPLICATION_FACTOR) if impossible.
     Too few brokers is the error that users of one broker see most: it has the words of the advertised `release`."""
     usable = list(brokers)
     if replication_factor <= 0:
@@ -121,7 +121,7 @@ def place(
     if replication_factor > len(usable):
         raise _invalid(_too_few(usable, replication_factor, release))
     placer = _Placer(usable, rng)
-    return [placer.place(replication_factor) for _ in range(partitions)]
+    return (placer.place(replication_factor) for _ in range(partitions))
 
 
 def _too_few(usable: list[UsableBroker], replication_factor: int, release: Release) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
+from ottla.controller.decisions.new_partitions import check_manual_assignment
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
-from ottla.controller.decisions.topics import check_manual_assignment
 from ottla.controller.metadata.topics import PartitionRegistration, TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord

@@ -1,24 +1,37 @@
 """Creation and deletion of topics, and creation of partitions. The handlers authorize the requests.
 
 A request may be about many topics, each decided by itself: as many of them in one turn of the event loop as it has time for. A
-topic is one atomic change in one turn, with all of its partitions: one of 10,000 takes some 90 ms.
+topic is one atomic change, with all of its partitions. The partitions of a large one are placed in turns before it, and count if the
+brokers and the topic are still those that they were placed for; then they are appended and replayed in one turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from random import Random
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
 from ottla.controller.decisions.control_state import ControlState
-from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Decision, Outcome, check_records_max
+from ottla.controller.decisions.new_partitions import (
+    NewPartitions,
+    bad_assignment,
+    check_manual_assignment,
+    check_partitions_max,
+    manual_partition,
+)
+from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.placement import place
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.topic_names import check_name
 from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import MetadataRecord, RemoveTopicRecord, TopicRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
@@ -31,6 +44,8 @@ from ottla.server.quotas.clients import unlimited
 Charge = Callable[[int], None]
 Topic = TypeVar("Topic")
 Result = TypeVar("Result")
+#: Work on one topic that yields after each turn's worth. Nothing is appended for the topic before it is complete.
+InSlices: TypeAlias = Generator[None, None, Result]
 
 #: The budget of one turn in partitions, of about 9 us each to decide, replay and encode. The turn ends with the topic that uses it up.
 PARTITIONS_PER_TURN = 1_000
@@ -38,12 +53,14 @@ PARTITIONS_PER_TURN = 1_000
 TOPIC_COST = 12
 #: The budget of one turn in deleted partitions, of about 2 us each: the index forgets every one of them.
 DELETED_PER_TURN = 4_000
+#: How often the partitions of a topic are placed in turns; if the brokers have changed each time, they are placed in one turn.
+ATTEMPTS = 3
 NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
 
 
 def _one_by_one(
     topics: Sequence[Topic],
-    decide: Callable[[Topic], tuple[list[MetadataRecord], Result]],
+    decide: Callable[[Topic], InSlices[tuple[list[MetadataRecord], Result]]],
     rejected: Callable[[Topic, KafkaError], Result],
     partitions: Callable[[Topic], int],
     *,
@@ -59,12 +76,12 @@ def _one_by_one(
     results: list[Result] = []
     spent = before = 0
     for topic in topics:
-        if spent >= PARTITIONS_PER_TURN:
+        if spent >= PARTITIONS_PER_TURN or (spent and partitions(topic) > PARTITIONS_PER_TURN):
             before += len(records)
             yield [] if validate_only else records
             records, spent = [], 0
         try:
-            new, result = decide(topic)
+            new, result = yield from _waiting(decide(topic))
             check_records_max(before + len(records) + len(new))
             charge(partitions(topic))
             records += new
@@ -73,6 +90,36 @@ def _one_by_one(
         results.append(result)
         spent += TOPIC_COST + max(0, partitions(topic))
     return Outcome([] if validate_only else records, results)
+
+
+def _waiting(work: InSlices[Result]) -> Generator[list[MetadataRecord], None, Result]:
+    """Return the result of the work; in each of its turns nothing is decided."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        yield []
+
+
+def _undisturbed(stands_on: Callable[[], tuple[object, ...]], work: Callable[[], InSlices[Result]]) -> InSlices[Result]:
+    """Return the result of work in turns. If what it stands on is not the same any more, it begins again, and the last time in one turn."""
+    for left in reversed(range(ATTEMPTS + 1)):
+        before, running, has_waited = stands_on(), work(), False
+        try:
+            while True:
+                next(running)
+                if left:
+                    has_waited = True
+                    yield
+        except StopIteration as end:
+            if has_waited:
+                yield  # what follows is long enough without the last part of the work
+            if all(one is other for one, other in zip(before, stands_on(), strict=True)):
+                result: Result = end.value
+                return result
+    raise AssertionError("nothing changes within a turn")
 
 
 def create_topics(
@@ -103,24 +150,16 @@ def create_topics(
 
 def _create(
     state: ControlState, topic: CreatableTopic, configs: ConfigDecisions, rng: Random, describable: bool
-) -> tuple[list[MetadataRecord], CreatableTopicResult]:
-    check_name(topic.name)
-    collision = state.index.collision(topic.name)
-    if topic.name in state.image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    if collision is not None:
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{topic.name}' collides with existing topic: {collision}",
-        )
-    config_records = _creation_configs(state, topic, configs)
-    if topic.assignments:
-        partitions = _manual(state, topic)
-    else:
-        partitions = _placed(state, topic, rng)
-    topic_id = new_uuid(rng)
-    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
-    records += [partition.to_record(topic_id, index) for index, partition in sorted(partitions.items())]
+) -> InSlices[tuple[list[MetadataRecord], CreatableTopicResult]]:
+    _check_new(state, topic)
+    _creation_configs(state, topic, configs)
+    topic_id, partitions = yield from _undisturbed(
+        lambda: (state.image.cluster,), lambda: _new_topic(state, topic, rng)
+    )
+    _check_new(state, topic)  # another request may have created it while these were placed
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += _creation_configs(state, topic, configs)
+    records += partitions
     result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
     if describable:
         result.num_partitions = len(partitions)
@@ -133,6 +172,41 @@ def _create(
     return records, result
 
 
+def _check_new(state: ControlState, topic: CreatableTopic) -> None:
+    check_name(topic.name)
+    collision = state.index.collision(topic.name)
+    if topic.name in state.image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    if collision is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{topic.name}' collides with existing topic: {collision}",
+        )
+
+
+def _new_topic(
+    state: ControlState, topic: CreatableTopic, rng: Random
+) -> InSlices[tuple[bytes, list[PartitionRecord]]]:
+    """Return the id and the partitions of a new topic."""
+    placed = _manual(state, topic) if topic.assignments else _placed(state, topic, rng)
+    partitions = dict((yield from _in_slices(placed)))
+    if topic.assignments and sorted(partitions) != list(range(len(partitions))):
+        raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    topic_id = new_uuid(rng)
+    records = yield from _in_slices(made.to_record(topic_id, index) for index, made in sorted(partitions.items()))
+    return topic_id, records
+
+
+def _in_slices(items: Iterable[Topic]) -> InSlices[list[Topic]]:
+    """Return the items, which are made a turn's worth at a time."""
+    made: list[Topic] = []
+    for item in items:
+        made.append(item)
+        if len(made) % PARTITIONS_PER_TURN == 0:
+            yield
+    return made
+
+
 def _creation_configs(state: ControlState, topic: CreatableTopic, configs: ConfigDecisions) -> list[MetadataRecord]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
@@ -143,8 +217,8 @@ def _creation_configs(state: ControlState, topic: CreatableTopic, configs: Confi
     return configs.alter(state, ResourceType.TOPIC, topic.name, operations, new_resource=True)
 
 
-def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
-    """Return the partitions with the client's assignment."""
+def _manual(state: ControlState, topic: CreatableTopic) -> Iterator[tuple[int, PartitionRegistration]]:
+    """Yield the partitions with the client's assignment."""
     if topic.replication_factor != NO_DEFAULT:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -155,22 +229,20 @@ def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRe
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
-    partitions: dict[int, PartitionRegistration] = {}
-    new, replication_factor = _NewPartitions(state), None
+    seen: set[int] = set()
+    new, replication_factor = NewPartitions(state), None
     for assignment in topic.assignments:
         index = assignment.partition_index
-        if index in partitions:
-            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+        if index in seen:
+            raise bad_assignment(f"Found multiple manual partition assignments for partition {index}")
         check_manual_assignment(state, assignment.broker_ids, replication_factor)
         replication_factor = len(assignment.broker_ids)
-        partitions[index] = _manual_partition(state, new, index, assignment.broker_ids)
-    if sorted(partitions) != list(range(len(partitions))):
-        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
-    return partitions
+        seen.add(index)
+        yield index, manual_partition(state, new, index, assignment.broker_ids)
 
 
-def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int, PartitionRegistration]:
-    """Return the partitions with the controller's placement."""
+def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> Iterator[tuple[int, PartitionRegistration]]:
+    """Yield the partitions with the controller's placement."""
     if topic.replication_factor < NO_DEFAULT or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -188,8 +260,9 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
     except KafkaError as error:
         before = "" if release.has_zookeeper else f"Unable to replicate the partition {factor} time(s): "
         raise KafkaError(error.code, f"{before}{error.message}") from None
-    new = _NewPartitions(state)
-    return {index: new.make(replicas) for index, replicas in enumerate(placed)}
+    new = NewPartitions(state)
+    for index, replicas in enumerate(placed):
+        yield index, new.make(replicas)
 
 
 def delete_topics(
@@ -232,7 +305,7 @@ def create_partitions(
 
     return _one_by_one(
         topics,
-        lambda topic: (_add_partitions(state, topic, rng), CreatePartitionsTopicResult(name=topic.name)),
+        lambda topic: _add(state, topic, rng),
         lambda topic, error: CreatePartitionsTopicResult(
             name=topic.name, error_code=error.code, error_message=error.own_words
         ),
@@ -242,7 +315,18 @@ def create_partitions(
     )
 
 
-def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> list[MetadataRecord]:
+def _add(
+    state: ControlState, wanted: CreatePartitionsTopic, rng: Random
+) -> InSlices[tuple[list[MetadataRecord], CreatePartitionsTopicResult]]:
+    def stands_on() -> tuple[object, ...]:
+        return state.image.cluster, state.image.topics.by_name(wanted.name)
+
+    records = yield from _undisturbed(stands_on, lambda: _in_slices(_added(state, wanted, rng)))
+    return [*records], CreatePartitionsTopicResult(name=wanted.name)
+
+
+def _added(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> Iterator[PartitionRecord]:
+    """Yield the new partitions of a topic."""
     topic = state.image.topics.by_name(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -257,79 +341,20 @@ def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Ran
     additional = wanted.count - start
     check_partitions_max(additional)
     if wanted.assignments is not None and len(wanted.assignments) != additional:
-        raise _bad_assignment(
+        raise bad_assignment(
             f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)}"
             " assignment(s) were specified."
         )
     factor = len(topic.partitions[0].replicas)
-    partitions, new = [], _NewPartitions(state)
+    new = NewPartitions(state)
     if wanted.assignments is not None:
-        for offset, assignment in enumerate(wanted.assignments):
+        for index, assignment in enumerate(wanted.assignments, start):
             check_manual_assignment(state, assignment.broker_ids, factor)
-            partitions.append(_manual_partition(state, new, start + offset, assignment.broker_ids))
+            yield manual_partition(state, new, index, assignment.broker_ids).to_record(topic.id, index)
     else:
         placed = place(state.usable_brokers(), partitions=additional, replication_factor=factor, rng=rng)
-        partitions = [new.make(replicas) for replicas in placed]
-    return [partition.to_record(topic.id, start + offset) for offset, partition in enumerate(partitions)]
-
-
-def check_manual_assignment(state: ControlState, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Check that the brokers exist, that each is named once, and that their number is that of the other partitions."""
-    if not replicas:
-        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
-    seen = set()
-    for broker_id in sorted(replicas):
-        if broker_id not in state.image.cluster.brokers:
-            raise _bad_assignment(
-                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
-            )
-        if broker_id in seen:
-            raise _bad_assignment(f"The manual partition assignment includes the broker {broker_id} more than once.")
-        seen.add(broker_id)
-    if replication_factor is not None and len(replicas) != replication_factor:
-        raise _bad_assignment(
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not"
-            f" consistent with previous partitions, which have {replication_factor} replica(s)."
-        )
-
-
-def check_partitions_max(count: int) -> None:
-    """Check the number of partitions before the placement, so that two billion partitions are not placed in vain."""
-    if count > USER_RECORDS_MAX:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-
-
-def _manual_partition(
-    state: ControlState, new: _NewPartitions, index: int, replicas: Sequence[int]
-) -> PartitionRegistration:
-    if not any(state.image.cluster.is_active(broker) for broker in replicas):
-        raise _bad_assignment(
-            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in"
-            " controlled shutdown."
-        )
-    return new.make(tuple(replicas))
-
-
-class _NewPartitions:
-    """Makes the new partitions of one topic: all active replicas are in the ISR, because the log is empty; the first of them leads."""
-
-    def __init__(self, state: ControlState) -> None:
-        brokers = state.image.cluster.brokers
-        self._inactive = frozenset(broker_id for broker_id, broker in brokers.items() if not broker.active)
-        self._directories = {broker_id: state.default_directory(broker_id) for broker_id in brokers}
-
-    def make(self, replicas: tuple[int, ...]) -> PartitionRegistration:
-        isr = replicas
-        if not self._inactive.isdisjoint(replicas):
-            isr = tuple(broker for broker in replicas if broker not in self._inactive)
-        if not isr:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently fenced or in"
-                " controlled shutdown.",
-            )
-        directories = tuple([self._directories[broker] for broker in replicas])
-        return PartitionRegistration(replicas=replicas, isr=isr, leader=isr[0], directories=directories)
+        for index, replicas in enumerate(placed, start):
+            yield new.make(replicas).to_record(topic.id, index)
 
 
 def not_found(name: str | None, topic_id: bytes) -> DeletableTopicResult:
@@ -339,7 +364,3 @@ def not_found(name: str | None, topic_id: bytes) -> DeletableTopicResult:
     else:
         code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
-
-
-def _bad_assignment(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

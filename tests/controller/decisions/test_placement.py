@@ -39,7 +39,7 @@ def test_replicas_share_a_host_only_if_there_are_fewer_hosts_than_replicas(
 
 
 def test_leaders_and_replicas_are_spread_evenly() -> None:
-    placed = place(brokers(None, None, None), partitions=300, replication_factor=2, rng=Random(2))
+    placed = list(place(brokers(None, None, None), partitions=300, replication_factor=2, rng=Random(2)))
     leaders = Counter(replicas[0] for replicas in placed)
     assert set(leaders) == {1, 2, 3} and max(leaders.values()) - min(leaders.values()) <= 45, leaders
     followers = Counter(replicas for replicas in placed)

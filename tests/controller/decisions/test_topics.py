@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ottla.controller.decisions.control_state import ControlSettings
 from ottla.controller.decisions.outcome import in_turns
-from ottla.controller.decisions.topics import PARTITIONS_PER_TURN, create_partitions, create_topics, delete_topics
+from ottla.controller.decisions.topics import (
+    ATTEMPTS,
+    PARTITIONS_PER_TURN,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
 from ottla.controller.metadata.topic_names import NAME_LENGTH_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord
@@ -319,7 +326,7 @@ def test_many_topics_of_one_request_are_created_in_bounded_turns_each_of_them_wh
         records, results = decide(cluster.state)
         made = [record for record in records if isinstance(record, PartitionRecord)]
         assert len(made) % 300 in (0, 1), "whole topics"
-        sizes.append(len(made))
+        sizes += [len(made)] if made else []
         cluster.replay(records)
     assert sizes == [1_200, 1_200, 600, 1] and max(sizes) < PARTITIONS_PER_TURN + 300
     assert [(each.name, ErrorCode(each.error_code).name) for each in results] == [
@@ -328,6 +335,69 @@ def test_many_topics_of_one_request_are_created_in_bounded_turns_each_of_them_wh
         ("too-many", "POLICY_VIOLATION"),
         ("last", "NONE"),
     ]
+
+
+def creating(
+    cluster: DecisionHarness, topic: CreatableTopic
+) -> Iterator[tuple[list[Any], CreatableTopicResult | None]]:
+    """Give the records of each turn, and the result in the last one."""
+    decide = in_turns(
+        lambda state: create_topics(
+            state, [topic], cluster.configs, cluster.rng, validate_only=False, describable=frozenset()
+        )
+    )
+    results = None
+    while results is None:
+        records, results = decide(cluster.state)
+        yield records, None if results is None else results[0]
+        cluster.replay(records)
+
+
+def test_a_large_topic_is_placed_in_turns_and_is_one_batch() -> None:
+    cluster = DecisionHarness()
+    turns = [len(records) for records, _ in creating(cluster, wanted("wide", 5_500, 3))]
+    assert turns == [0] * 11 + [5_501], "five turns for the replicas, six for the records"
+    assert len(cluster.image.topics.by_name("wide").partitions) == 5_500
+
+
+def test_a_large_topic_is_placed_again_if_a_broker_has_gone_meanwhile() -> None:
+    cluster = DecisionHarness(brokers=4)
+    for number, (_, _) in enumerate(creating(cluster, wanted("wide", 2_500, 3))):
+        if number == 1:
+            cluster.fence(2)
+    topic = cluster.image.topics.by_name("wide")
+    assert all(2 not in partition.isr and partition.leader != 2 for partition in topic.partitions.values())
+
+
+def test_brokers_that_come_and_go_all_the_time_do_not_keep_a_topic_from_being_made() -> None:
+    cluster = DecisionHarness(brokers=4)
+    number = 0
+    for number, (_, _) in enumerate(creating(cluster, wanted("wide", 2_500, 3))):
+        (cluster.unfence if number % 2 else cluster.fence)(2)
+    assert number == ATTEMPTS * 5 and "wide" in cluster.image.topics.names
+
+
+def test_a_topic_that_another_request_has_made_meanwhile_is_there_already() -> None:
+    cluster, result = DecisionHarness(), None
+    for number, (_, made) in enumerate(creating(cluster, wanted("wide", 2_500, 3))):
+        result = made or result
+        if number == 1:
+            cluster.topic("wide", "1 2 3")
+    assert result is not None and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_partitions_are_added_again_if_others_were_added_meanwhile() -> None:
+    cluster, result = DecisionHarness(), None
+    cluster.topic("wide", "1 2 3")
+    more = [CreatePartitionsTopic(name="wide", count=2_500, assignments=None)]
+    decide = in_turns(lambda state: create_partitions(state, more, cluster.rng, validate_only=False))
+    while result is None:
+        records, result = decide(cluster.state)
+        cluster.replay(records)
+        if result is None and len(cluster.image.topics.by_name("wide").partitions) == 1:
+            few = [CreatePartitionsTopic(name="wide", count=3, assignments=None)]
+            cluster.decide(create_partitions(cluster.state, few, cluster.rng, validate_only=False))
+    assert sorted(cluster.image.topics.by_name("wide").partitions) == list(range(2_500))
 
 
 def test_partitions_are_added_to_many_topics_in_bounded_turns() -> None:
