@@ -40,13 +40,14 @@ class Config(NamedTuple):
 
 class Facts(NamedTuple):
     """The output for one release: lines of APIs, configurations by kind and name, the line of its metadata.version,
-    features.
+    features, and names of the broker's configurations that can be changed while it runs.
     """
 
     apis: list[list[str]]
     configs: dict[str, dict[str, Config]]
     metadata_versions: list[tuple[int, bool]]
     features: dict[str, int]
+    dynamic: set[str]
 
 
 def facts_of(release: str) -> Facts:
@@ -54,7 +55,7 @@ def facts_of(release: str) -> Facts:
     source = HERE / "ReleaseFacts.java"
     command = java_command(source.stem, extra_classpath=str(compiled(source, version=release)), version=release)
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
-    facts = Facts([], {kind: {} for kind in KINDS}, [], {})
+    facts = Facts([], {kind: {} for kind in KINDS}, [], {}, set())
     for line in printed.splitlines():
         kind, *words = line.split(" ")
         if kind == "api":
@@ -66,6 +67,8 @@ def facts_of(release: str) -> Facts:
             facts.metadata_versions.append((int(words[0]), words[-1] == "latest"))
         elif kind == "feature":
             facts.features[words[0]] = int(words[1])
+        elif kind == "dynamic":
+            facts.dynamic.add(words[0])
     return facts
 
 
@@ -98,6 +101,8 @@ def table(release: str, facts: Facts, newest: Facts) -> str:
         "unstable apis": unstable(facts),
         "features": [] if is_zookeeper else features(release, facts),
         "unstable features": [] if is_zookeeper else unstable_features(facts),
+        "broker dynamic": sorted((facts.dynamic - newest.dynamic) & facts.configs["broker"].keys()),
+        "broker static": sorted((newest.dynamic - facts.dynamic) & facts.configs["broker"].keys()),
     }
     rows: dict[str, list[str]] = {}
     for kind in KINDS:

@@ -53,6 +53,9 @@ class Release(NamedTuple):
     #: The configurations that came later, by kind of resource, and those that differ.
     lacks: Mapping[str, frozenset[str]] = {}
     configs: Mapping[str, Mapping[str, ReleaseConfig]] = {}
+    #: The brokers' configurations that can be changed while a broker runs there, and not in the newest release; and the reverse.
+    dynamic_configs: frozenset[str] = frozenset()
+    static_configs: frozenset[str] = frozenset()
 
     @property
     def is_newest(self) -> bool:
@@ -142,6 +145,8 @@ def _read(name: str) -> Release:
         features=features,
         lacks={kind: frozenset(sections.get(f"{kind} lacks", "").split()) for kind in ("broker", "topic", "group")},
         configs={kind: _configs(sections.get(f"{kind} rows", "")) for kind in ("broker", "topic", "group")},
+        dynamic_configs=frozenset(sections.get("broker dynamic", "").split()),
+        static_configs=frozenset(sections.get("broker static", "").split()),
     )
 
 

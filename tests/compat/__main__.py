@@ -29,6 +29,7 @@ from tests.compat import (
     composed,
     cut_off,
     debian,
+    emulated_clients,
     faults,
     go_clients,
     group_logs,
@@ -194,6 +195,14 @@ def run_versions(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     else:
         found += versions.outcomes(names, report)
     return found
+
+
+def run_versions_clients(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Clients' own suites at emulated releases; the names are releases, clients, and numbers of librdkafka's tests."""
+    if nodes > 1:
+        print("suites at emulated releases are left out: for one node")
+        return []
+    return emulated_clients.outcomes(names, logs, report)
 
 
 def run_images(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
@@ -466,6 +475,7 @@ SUITES = {
     "client-lines": run_client_lines,
     "images": run_images,
     "versions": run_versions,
+    "versions-clients": run_versions_clients,
     "mixed": run_mixed,
     "mirror": run_mirror,
     "tools": run_tools,

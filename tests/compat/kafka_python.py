@@ -18,6 +18,8 @@ VERSION = "3.0.12"
 HOME = CACHE / f"kafka-python-{VERSION}"
 SOURCE = HOME / f"kafka_python-{VERSION}"
 SUITE_SECONDS_MAX = 900
+#: The version of the broker, for the suite and its clients.
+KAFKA_VERSION = "4.3.0"
 # A module of the tests that the sdist lacks. It is only needed to start servers.
 SERVICE = """
 class ExternalService:
@@ -84,8 +86,8 @@ def build() -> None:
     (HOME / "built").touch()
 
 
-def run(bootstrap: str, logs: Path, select: str = "") -> list[Outcome]:
-    """Run the suite once, at the first address, because it takes only one.
+def run(bootstrap: str, logs: Path, select: str = "", version: str = KAFKA_VERSION) -> list[Outcome]:
+    """Run the suite once, at the first address, because it takes only one. `version` is the release that is there.
 
     The SSL and SASL modules are left out: `run_secured` runs them.
     """
@@ -94,7 +96,8 @@ def run(bootstrap: str, logs: Path, select: str = "") -> list[Outcome]:
         *(f"--ignore=test/integration/test_{name}_integration.py" for name in ("ssl", "sasl")),
         *(["-k", select] if select else []),
     ]
-    return _pytest(words, logs, "kafka-python", {"KAFKA_URI": f"kafka://{bootstrap.partition(',')[0]}"})
+    given = {"KAFKA_URI": f"kafka://{bootstrap.partition(',')[0]}", "KAFKA_VERSION": version}
+    return _pytest(words, logs, "kafka-python", given)
 
 
 def run_secured(ports: dict[str, int], ca: str, logs: Path) -> list[Outcome]:
@@ -117,7 +120,7 @@ def _pytest(words: list[str], logs: Path, name: str, given: dict[str, str]) -> l
         f"--junitxml={report}", *words,
     ]  # fmt: skip
     env = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    env |= {"KAFKA_VERSION": "4.3.0", "KAFKA_ROOT": str(SOURCE), **given}
+    env |= {"KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(SOURCE), **given}
     with (logs / f"{name}.log").open("wb") as output:
         subprocess.run(command, cwd=SOURCE, env=env, stdout=output, stderr=output, timeout=SUITE_SECONDS_MAX)
     outcomes = []

@@ -58,6 +58,8 @@ class Server:
     settings: Mapping[str, str] = field(default_factory=dict)
     #: The address for Apache Kafka's tools, which the tests start without settings.
     plaintext: str = ""
+    #: The release of Apache Kafka that it is, or stands in for.
+    version: str = jars.VERSION
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,9 @@ def kafka_home() -> Path | None:
     for name in TOOLS:
         script = home / "bin" / f"{name}.sh"
         command = " ".join(f"'{word}'" for word in java_command(TOOLS[name]))
-        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        # Before 3.0 the tests pass the address of ZooKeeper, which is the broker's here.
+        arguments = 'for a; do shift; [ "$a" = --zookeeper ] && a=--bootstrap-server; set -- "$@" "$a"; done'
+        script.write_text(f'#!/bin/sh\n{arguments}\nexec {command} "$@"\n')
         script.chmod(0o755)
     # The class path has the tests' own Java programs, by the variable of the caller.
     run_class = home / "bin/kafka-run-class.sh"
@@ -122,7 +126,7 @@ def kafka_home() -> Path | None:
 
 def run(case: Case, server: Server, logs: Path, group_protocol: str = "classic") -> Outcome:
     """Run one test in a process of its own. Its consumers speak `group_protocol`."""
-    conf = logs / "test.conf"
+    conf = logs / f"{case.name}.conf"
     settings = {"bootstrap.servers": server.bootstrap, "test.topic.prefix": f"rdk{time.time_ns()}", **server.settings}
     if case.full or case.long:
         settings["test.timeout.multiplier"] = "2"
@@ -132,9 +136,10 @@ def run(case: Case, server: Server, logs: Path, group_protocol: str = "classic")
     env = {
         **os.environ,
         "TEST_SCENARIO": "noautocreate" if case.scenario == "noautocreate" else "default",
-        "TESTS": case.number, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": "4.3.1",
+        "TESTS": case.number, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": server.version,
         "TEST_CONSUMER_GROUP_PROTOCOL": group_protocol,
         "LD_LIBRARY_PATH": "../src:../src-cpp", "BROKERS": server.plaintext or server.bootstrap,
+        "ZK_ADDRESS": server.plaintext or server.bootstrap,
     }  # fmt: skip
     if case.only:
         env["SUBTESTS"] = case.only

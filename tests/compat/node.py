@@ -55,7 +55,7 @@ def serving_from(data: Path, port: int, log: Path, **properties: str) -> Iterato
 def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> Iterator[str]:
     """Start a node, and yield its bootstrap address; stop it and remove its data afterwards.
 
-    Property names are written with underscores for dots.
+    Property names are written with underscores for dots; one with an empty value is not set.
     """
     data = Path(tempfile.mkdtemp(prefix="ottla-compat-"))
     values = {
@@ -68,7 +68,7 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
         **{name.replace("_", "."): value for name, value in properties.items()},
     }
     try:
-        with _started(values, log):
+        with _started({name: value for name, value in values.items() if value}, log):
             yield f"127.0.0.1:{port}"
     finally:
         shutil.rmtree(data, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A node that emulates a release is compared with that release: the answers to ApiVersions, DescribeConfigs and Metadata.
+"""A node that emulates a release is compared with that release: ApiVersions, DescribeConfigs, Metadata, and codes of errors.
 
 The live brokers run the releases whose jars Maven has. A release with ZooKeeper gets a ZooKeeper of its own jars.
 """
@@ -21,6 +21,7 @@ from ottla.protocol.releases import RELEASES, release_name
 from ottla.testing import Cluster
 from tests.broker.wire import Wire
 from tests.compat.librdkafka import Outcome
+from tests.compat.version_errors import errors
 from tests.ports import free_base_port
 from tools.apache_kafka import ApacheKafka, OracleUnavailable
 from tools.apache_kafka.programs import java_command
@@ -35,6 +36,7 @@ DEFAULT = 5
 OF_THE_NODE = frozenset(
     {"log.dir", "log.dirs", "listeners", "advertised.listeners", "ssl.enabled.protocols", "ssl.protocol"}
 )
+OWN_VALUE = "of this node"
 
 
 @contextmanager
@@ -107,8 +109,10 @@ def facts(port: int, release: str) -> dict[str, Any]:
                 if row.name.startswith("ottla.") and RELEASES[release].is_newest:
                     continue  # a node that emulates a release does not describe tables
                 is_default = row.config_source == DEFAULT and row.name not in OF_THE_NODE
-                value = row.value if is_default else "of this node"
-                found[f"config {kind} {row.name}"] = (value, row.config_type, row.is_sensitive)
+                value = row.value if is_default else OWN_VALUE
+                found[f"config {kind} {row.name}"] = (value, row.config_type, row.is_sensitive, row.read_only)
+        served = {row.api_key: (row.min_version, row.max_version) for row in versions.api_keys}
+        found |= {f"error: {what}": code for what, code in errors(wire, served)}
         metadata = wire.request(MetadataRequest(topics=None), 1)
         found["controller"] = metadata.controller_id in {broker.node_id for broker in metadata.brokers}
     return found
@@ -129,9 +133,9 @@ def differences(release: str) -> list[str]:
 
 
 def _differ(there: Any, here: Any) -> bool:
-    """Return whether two facts differ. A value that a node sets by itself only has to be there."""
-    if isinstance(there, tuple) and isinstance(here, tuple) and "of this node" in (there[0], here[0]):
-        return False
+    """Return whether two facts differ. A value that a node sets by itself is not compared."""
+    if isinstance(there, tuple) and isinstance(here, tuple) and OWN_VALUE in (there[0], here[0]):
+        return bool(there[1:] != here[1:])
     return bool(there != here)
 
 

@@ -1,8 +1,10 @@
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.Errors;
@@ -17,7 +19,22 @@ public class ReleaseFacts {
         configs("broker", configDef("org.apache.kafka.server.config.AbstractKafkaConfig", "CONFIG_DEF", "kafka.server.KafkaConfig$", "configDef"));
         configs("topic", configDef("org.apache.kafka.storage.internals.log.LogConfig", "CONFIG", "kafka.log.LogConfig$", "configDef"));
         configs("group", configDef("org.apache.kafka.coordinator.group.GroupConfig", "CONFIG", "org.apache.kafka.coordinator.group.GroupConfig", "CONFIG_DEF"));
+        dynamic("kafka.server.DynamicBrokerConfig$", "AllDynamicConfigs", "org.apache.kafka.server.config.DynamicBrokerConfig", "ALL_DYNAMIC_CONFIGS");
         levels();
+    }
+
+    /** Prints the broker's configurations that can be changed while it runs, from the first class that has them. */
+    static void dynamic(String older, String method, String newer, String field) throws Exception {
+        Object names;
+        try {
+            Class<?> in = Class.forName(older);
+            names = in.getMethod(method).invoke(in.getField("MODULE$").get(null));
+        } catch (ReflectiveOperationException absent) {
+            names = Class.forName(newer).getField(field).get(null);
+        }
+        String text = names.toString().replaceAll("^[^(\\[]*[(\\[]|[)\\]]$", "");
+        for (String name : new TreeSet<>(Arrays.asList(text.split(", "))))
+            System.out.println("dynamic " + name);
     }
 
     static void apis(ApiKeys api) throws Exception {

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from ottla.controller.decisions.control_state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
-from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.configs import ResourceType, has_configs
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -60,6 +60,10 @@ Change: TypeAlias = tuple[int, str, Mapping[str, Any]]
 
 #: The budget of one turn in bytes of values: lists take some 60 ns a byte to be changed and checked.
 BYTES_PER_TURN = 256 << 10
+
+
+#: The beginning of the error of a configuration that there is not.
+UNKNOWN = "Unknown"
 
 
 class AlterResult(NamedTuple):
@@ -124,7 +128,7 @@ class ConfigDecisions:
             try:
                 records += self.alter(state, resource_type, resource, operations)
             except KafkaError as fault:
-                error = fault
+                error = self._as_in_release(fault)
             results.append(AlterResult(resource_type, resource, error))
         check_records_max(len(records))
         return Outcome([] if validate_only else records, results)
@@ -200,7 +204,18 @@ class ConfigDecisions:
         left = Counter(named)  # a part that is named twice is removed twice
         return ",".join([part for part in parts if not _taken(left, part)])
 
+    def _as_in_release(self, error: KafkaError) -> KafkaError:
+        """Return the error with the code that the advertised release has for it: it was another one before 2.7, and beside ZooKeeper."""
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._release.name < "2.7":
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
+        is_of_a_value = error.code == ErrorCode.INVALID_CONFIG and not error.message.startswith(UNKNOWN)
+        if is_of_a_value and self._release.has_zookeeper:
+            return KafkaError(ErrorCode.INVALID_REQUEST, error.message)
+        return error
+
     def _check_resource(self, resource_type: int, resource: str) -> None:
+        if not has_configs(self._release, resource_type):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {type_name(resource_type)}")
         match resource_type:
             case ResourceType.TOPIC:
                 if not resource:

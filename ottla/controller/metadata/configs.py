@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from ottla.controller.metadata.shared_map import Map, changed_maps, remove_others_of_maps
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
+from ottla.protocol.releases import Release
 from ottla.protocol.slotted import frozen
 
 
@@ -20,6 +21,15 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+#: The releases of Kafka from which on configurations of these resources can be described and altered (KIP-714, KIP-848).
+SINCE = {ResourceType.CLIENT_METRICS.value: "3.7", ResourceType.GROUP.value: "4.0"}
+
+
+def has_configs(release: Release, resource_type: int) -> bool:
+    """Return False for a type of resource that came after the release."""
+    return release.name >= SINCE.get(resource_type, "")
 
 
 Resource = tuple[int, str]

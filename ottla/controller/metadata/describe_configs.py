@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.configs import ResourceType, has_configs
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -106,6 +106,8 @@ def _describe(
     image: MetadataImage, node: NodeConfigs, resource: DescribeConfigsResource
 ) -> Collection[DescribeConfigsResourceResult]:
     configs, name = image.configs, resource.resource_name
+    if not has_configs(node.advertised.release, resource.resource_type):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
     match resource.resource_type:
         case ResourceType.TOPIC:
             check_name(name)
@@ -156,7 +158,13 @@ def _of_release(
 ) -> list[DescribeConfigsResourceResult]:
     """Give the rows a release's types and defaults, and add what only the release has: it is described, and has no effect here."""
     differing = dict(release.own_configs(kind))
+    lacks = release.lacks_configs(kind)
     for row in rows:
+        if kind == "broker":
+            if row.name in lacks:
+                _hide(row)
+            elif row.name in release.dynamic_configs | release.static_configs:
+                row.read_only = row.name in release.static_configs
         config = differing.pop(row.name, None)
         if config is not None:
             row.config_type = Type[config.type]
@@ -169,7 +177,7 @@ def _of_release(
         DescribeConfigsResourceResult(
             name,
             None if config.type == Type.PASSWORD.name else config.default,
-            read_only=kind == "broker",
+            read_only=kind == "broker" and name not in release.dynamic_configs,
             is_sensitive=config.type == Type.PASSWORD.name,
             config_source=ConfigSource.DEFAULT,
             synonyms=[] if config.default is None else [Synonym(name, config.default, ConfigSource.DEFAULT)],
@@ -183,6 +191,13 @@ def _of_release(
             row.value, row.config_source = own[row.name], ConfigSource.DYNAMIC_TOPIC
             row.synonyms.insert(0, Synonym(row.name, row.value, row.config_source))
     return sorted(rows + added, key=lambda row: row.name)
+
+
+def _hide(row: DescribeConfigsResourceResult) -> None:
+    """Show a configuration as a broker does that does not know it: it has no type, and may be a secret."""
+    row.value, row.config_type, row.is_sensitive, row.read_only = None, 0, True, True
+    for synonym in row.synonyms:
+        synonym.value = None
 
 
 def _check_is_this_node(node: NodeConfigs, name: str, otherwise: str) -> None:

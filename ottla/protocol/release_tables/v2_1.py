@@ -5,6 +5,8 @@ TABLE = """
 0:0-7 1:0-10 2:0-4 3:0-7 4:0-1 5:0-0 6:0-4 7:0-1 8:0-6 9:0-5 10:0-2 11:0-3 12:0-2 13:0-2 14:0-2 15:0-2 16:0-2 17:0-1
 18:0-2 19:0-3 20:0-3 21:0-1 22:0-1 23:0-2 24:0-1 25:0-1 26:0-1 27:0-0 28:0-2 29:0-1 30:0-1 31:0-1 32:0-2 33:0-1 34:0-1
 35:0-1 36:0-0 37:0-1 38:0-1 39:0-1 40:0-1 41:0-1 42:0-1
+[broker dynamic]
+advertised.listeners log.message.downconversion.enable log.message.timestamp.difference.max.ms
 [broker lacks]
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms broker.heartbeat.interval.ms
 broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.zstd.level config.providers

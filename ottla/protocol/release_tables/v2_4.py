@@ -5,6 +5,8 @@ TABLE = """
 0:0-8 1:0-11 2:0-5 3:0-9 4:0-4 5:0-2 6:0-6 7:0-3 8:0-8 9:0-6 10:0-3 11:0-6 12:0-4 13:0-4 14:0-4 15:0-5 16:0-3 17:0-1
 18:0-3 19:0-5 20:0-4 21:0-1 22:0-2 23:0-3 24:0-1 25:0-1 26:0-1 27:0-0 28:0-2 29:0-1 30:0-1 31:0-1 32:0-2 33:0-1 34:0-1
 35:0-1 36:0-1 37:0-1 38:0-2 39:0-1 40:0-1 41:0-1 42:0-2 43:0-2 44:0-1 45:0-0 46:0-0 47:0-0
+[broker dynamic]
+advertised.listeners log.message.downconversion.enable log.message.timestamp.difference.max.ms
 [broker lacks]
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms broker.heartbeat.interval.ms
 broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.zstd.level config.providers

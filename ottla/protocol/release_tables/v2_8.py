@@ -6,6 +6,8 @@ TABLE = """
 18:0-3 19:0-7 20:0-6 21:0-2 22:0-4 23:0-4 24:0-3 25:0-3 26:0-3 27:0-1 28:0-3 29:0-2 30:0-2 31:0-2 32:0-4 33:0-2 34:0-2
 35:0-2 36:0-2 37:0-3 38:0-2 39:0-2 40:0-2 41:0-2 42:0-2 43:0-2 44:0-1 45:0-0 46:0-0 47:0-0 48:0-1 49:0-1 50:0-0 51:0-0
 56:0-0 57:0-0 60:0-0 61:0-0
+[broker dynamic]
+advertised.listeners log.message.downconversion.enable log.message.timestamp.difference.max.ms
 [broker lacks]
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms broker.heartbeat.interval.ms
 broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.zstd.level config.providers

@@ -10,6 +10,10 @@ TABLE = """
 52:0-0 53:0-0 54:0-0 55:0-1 56:0-2 57:0-1 58:0-0 59:0-0 62:0-0 63:0-0 64:0-0 67:0-0
 [features]
 metadata.version:1-7
+[broker dynamic]
+advertised.listeners log.message.downconversion.enable log.message.timestamp.difference.max.ms
+[broker static]
+remote.log.index.file.cache.total.size.bytes remote.log.reader.threads
 [broker lacks]
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms compression.gzip.level
 compression.lz4.level compression.zstd.level config.providers controller.performance.always.log.threshold.ms

@@ -14,6 +14,10 @@ TABLE = """
 69:0-0
 [features]
 metadata.version:1-19
+[broker dynamic]
+advertised.listeners log.message.downconversion.enable log.message.timestamp.difference.max.ms
+[broker static]
+remote.log.reader.threads
 [broker lacks]
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms compression.gzip.level
 compression.lz4.level compression.zstd.level config.providers controller.performance.always.log.threshold.ms

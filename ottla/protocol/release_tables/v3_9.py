@@ -16,6 +16,10 @@ TABLE = """
 metadata.version:1-21 kraft.version:0-1
 [unstable features]
 metadata.version:23-23
+[broker dynamic]
+advertised.listeners log.message.downconversion.enable log.message.timestamp.difference.max.ms
+[broker static]
+remote.log.manager.copier.thread.pool.size remote.log.manager.expiration.thread.pool.size remote.log.reader.threads
 [broker lacks]
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms config.providers
 controller.performance.always.log.threshold.ms controller.performance.sample.period.ms

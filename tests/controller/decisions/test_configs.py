@@ -6,9 +6,10 @@ from functools import partial
 
 import pytest
 
-from ottla.controller.decisions.configs import BYTES_PER_TURN, ConfigOp, alter_in_turns
+from ottla.controller.decisions.configs import BYTES_PER_TURN, ConfigDecisions, ConfigOp, alter_in_turns
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.releases import RELEASES
 from tests.controller.harness import DecisionHarness
 from tests.controller.images import same_content
 
@@ -221,3 +222,27 @@ def test_with_elr_the_minimum_is_the_clusters_and_always_said() -> None:
     )
     without = DecisionHarness(elr=False)
     assert alter(without, BROKER, "1", {"min.insync.replicas": (0, "2")})[0] == ErrorCode.NONE.name
+
+
+@pytest.mark.parametrize(
+    ("release", "kind", "name", "operations", "code"),
+    [
+        ("3.9.1", GROUP, "g", {"consumer.session.timeout.ms": "50000"}, "INVALID_REQUEST"),
+        ("4.0.2", GROUP, "g", {"consumer.session.timeout.ms": "50000"}, "NONE"),
+        ("3.5.2", METRICS, "m", {"interval.ms": "1000"}, "INVALID_REQUEST"),
+        ("3.7.2", METRICS, "m", {"interval.ms": "1000"}, "NONE"),
+        ("3.0.2", TOPIC, "orders", {"retention.ms": "x"}, "INVALID_REQUEST"),
+        ("3.0.2", TOPIC, "orders", {"no.such": "x"}, "INVALID_CONFIG"),
+        ("3.3.2", TOPIC, "orders", {"retention.ms": "x"}, "INVALID_CONFIG"),
+        ("2.4.1", TOPIC, "none", {"retention.ms": "1"}, "UNKNOWN_SERVER_ERROR"),
+        ("2.8.2", TOPIC, "none", {"retention.ms": "1"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_an_older_release_refuses_with_its_own_codes(
+    release: str, kind: int, name: str, operations: Mapping[str, str], code: str
+) -> None:
+    """Each code was that of the live release."""
+    cluster = with_topic()
+    cluster.configs = ConfigDecisions(1, cluster.configs._broker_values, release=RELEASES[release])
+    changes = {config: (ConfigOp.SET.value, value) for config, value in operations.items()}
+    assert alter(cluster, kind, name, changes)[0] == code
