@@ -19,6 +19,7 @@ ALTERED = (
     (TOPIC, "compared", "retention.ms", "1000000"),
     (TOPIC, "not-there", "retention.ms", "1000000"),
     (TOPIC, "compared", "not.there", "1"),
+    (TOPIC, "not-there", "not.there", "1"),
     (TOPIC, "compared", "retention.ms", "text"),
     (BROKER, "1", "sasl.kerberos.min.time.before.relogin", "58000"),
     (BROKER, "text", "log.retention.ms", "1000000"),

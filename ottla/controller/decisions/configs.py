@@ -171,6 +171,10 @@ class ConfigDecisions:
             else:
                 configs[name] = new
         self._check_resource(resource_type, resource)
+        if self._release.has_zookeeper and not new_resource:
+            _check_exists(
+                state, resource_type, resource
+            )  # there a topic has to exist before its configurations are looked at
         self.validate(resource_type, resource, configs)
         if resource_type == ResourceType.TOPIC:
             _check_remote_storage(current, configs)

@@ -236,12 +236,14 @@ def test_with_elr_the_minimum_is_the_clusters_and_always_said() -> None:
         ("3.3.2", TOPIC, "orders", {"retention.ms": "x"}, "INVALID_CONFIG"),
         ("2.4.1", TOPIC, "none", {"retention.ms": "1"}, "UNKNOWN_SERVER_ERROR"),
         ("2.8.2", TOPIC, "none", {"retention.ms": "1"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("2.8.2", TOPIC, "none", {"no.such": "1"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("3.3.2", TOPIC, "none", {"no.such": "1"}, "INVALID_CONFIG"),
     ],
 )
 def test_an_older_release_refuses_with_its_own_codes(
     release: str, kind: int, name: str, operations: Mapping[str, str], code: str
 ) -> None:
-    """Each code was that of the live release."""
+    """The codes were seen at the live releases, or stand in their sources (AdminZkClient)."""
     cluster = with_topic()
     cluster.configs = ConfigDecisions(1, cluster.configs._broker_values, release=RELEASES[release])
     changes = {config: (ConfigOp.SET.value, value) for config, value in operations.items()}
