@@ -1,6 +1,6 @@
 """Many partitions: `python -m benchmarks.partitions [--count 10000]`. Three nodes, three replicas of everything.
 
-Creation until every leader is known everywhere, a first record in each, what idle nodes cost, and a kill -9 of one node until
+Creation until every leader is known everywhere, a first record in each, the cost of idle nodes, and a kill -9 of one node until
 it is in sync again in all of them; `--parts first,idle,kill` leaves out what is not named. Apache Kafka did not get through
 10,000 on two cores, so both are measured with `--kafka-count` partitions as well.
 

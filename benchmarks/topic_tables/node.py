@@ -46,7 +46,7 @@ def node() -> Iterator[Server]:
 
 
 def beside_catch_up(records: int) -> Iterator[Figure]:
-    """Yield the p99 of a steady load, quiet and while a table catches up a topic that has been there before."""
+    """Yield the p99 of a steady load, once alone, and once while a table catches up with an older topic."""
     with node() as server:
         create(server, BACKLOG, PARTITIONS)
         produce(server, BACKLOG, records)

@@ -1,4 +1,4 @@
-"""A row of the broker's table of APIs, and the route that it is for one broker: its handler behind its guard."""
+"""A row of the broker's table of APIs, and the route that it becomes in one broker: its guard, then its handler."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _handler(broker: BrokerComponents, row: Answered) -> Handler:
 
 
 def bound(rows: Iterable[Answered | Forwarded], broker: BrokerComponents) -> list[Route]:
-    """Return the routes of rows, bound to the components of one broker, behind their guards."""
+    """Return the routes of rows, bound to the components of one broker, with their guards."""
     return [
         Route(
             row.api_key,

@@ -1,6 +1,6 @@
 """Authorization of requests: the rows of routes.py say what an API requires, or its handler asks by `require` and `split`.
 
-Guards stand before handlers: unauthorized requests or elements get the API's own error, and the handler sees only the rest.
+Guards run before handlers: unauthorized requests or elements get the API's own error, and the handler sees only the rest.
 
     Whole      one resource, one response: a request that is not allowed never reaches the handler
     Every      a list of topics, one response: the request is rejected if one of them is not allowed
@@ -191,7 +191,7 @@ class InHandler(NamedTuple):
 
 
 def guarded(broker: BrokerComponents, api_key: int, rules: Sequence[Rule], handler: Handler) -> Handler:
-    """Return the handler behind the guards of its rules, the first rule first."""
+    """Return the handler with the guards of its rules before it, the first rule first."""
     if broker.authorizer.enabled:
         for rule in reversed(rules):
             handler = rule.guard(broker, api_key, handler)

@@ -1,4 +1,5 @@
-"""Metadata answers whose topics are bytes: all topics are encoded once for many clients, and put between the fields before and behind them.
+"""Metadata answers whose topics are bytes: all topics are encoded once for many clients, and put between the fields before and
+after them.
 
     throttle_time_ms, brokers, cluster_id, controller_id | count of topics | topics | authorized operations, error_code, tags
 

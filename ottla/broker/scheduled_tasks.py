@@ -1,7 +1,7 @@
 """The scheduled tasks of a broker: retention, removal, checkpoints, flushes, expiration of producers, a look at full disks and the clock.
 
-Each scheduled task is a row: its interval and its function. What waits for a disk runs on a thread of it; what touches the
-logs' own state runs on the loop, because a log has one writer. A task that fails runs again after its interval: the storage
+Each scheduled task is a row: its interval and its function. Work that waits for a disk runs on a thread of that disk; work on
+the logs' own state runs on the loop, because a log has one writer. A task that fails runs again after its interval: the storage
 layer itself takes a failed directory offline.
 """
 
@@ -67,7 +67,7 @@ class ClockJumps:
         return self._clock.mono_ms() + min(self._seen_ms, self._trusted_ms)
 
     def look(self) -> None:
-        """A scheduled task: notices a jump, and that one is confirmed or withdrawn."""
+        """A scheduled task that notices a jump, and later that it is confirmed or withdrawn."""
         now_ms, difference_ms = self._clock.mono_ms(), self._difference_ms()
         jump_ms = difference_ms - self._seen_ms
         self._seen_ms = difference_ms

@@ -347,7 +347,9 @@ def _argument(field: Field) -> ConstructorArgument:
 
 
 class ConstructorArgument(NamedTuple):
-    """An argument of a constructor with its default, or with what makes one; it has to be given if it has neither."""
+    """An argument of a constructor, with its default or a function that makes the default. An argument without either has to be
+    given.
+    """
 
     name: str
     default: object = UNSET

@@ -84,7 +84,7 @@ def _argument(name: str, declared: object) -> ConstructorArgument:
 
 
 class _DataclassFields:
-    """The fields as the functions of `dataclasses` want them, made when one of these asks."""
+    """The fields in the form that the functions of `dataclasses` expect. They are made when one of these is called."""
 
     def __get__(self, one: object, cls: Any) -> dict[str, Field[Any]]:
         given = {name: default for name, default in cls.__fields__.items() if default is not MISSING}

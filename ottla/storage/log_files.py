@@ -1,6 +1,6 @@
 """The files of a log, read where no log is open: by `ottla inspect`, kafka-dump-log, the metadata shell, a rewind, Spark on a replica's host.
 
-Nothing is changed, and a node may run on the same files. A segment that is active has space ahead behind its last batch: zeros,
+Nothing is changed, and a node may run on the same files. An active segment has allocated space after its last batch: zeros,
 which are neither a batch nor damage. An index of an active segment of Kafka's has it too.
 """
 
@@ -47,7 +47,7 @@ def mapped_file(files: Files, path: str) -> Iterator[memoryview]:
 
 
 def is_space_ahead(view: Buffer, position: int) -> bool:
-    """Return whether no batch was written at `position`: what follows was allocated ahead by a running or killed broker."""
+    """Return whether no batch was written at `position`: the bytes after it were allocated ahead by a running or killed broker."""
     return len(view) - position > LOG_OVERHEAD_BYTES and not any(view[position : position + _SPACE_BYTES])
 
 
@@ -90,7 +90,7 @@ def _whole(entry: Struct, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction, up to its marker; and the last stable offset behind the marker."""
+    """An aborted transaction, up to its marker, and the last stable offset after the marker."""
 
     producer_id: int
     first_offset: int

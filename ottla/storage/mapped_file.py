@@ -255,7 +255,8 @@ class OsMappedFile:
         self._address = 0
 
     def cut_views(self, size: int) -> None:
-        """Put zeros of its own memory under what live views of this closed mapping show behind `size`: the file may then be cut there.
+        """Put zeros of its own memory under the part that live views of this closed mapping show after `size`: then the file
+        may be cut there.
 
         Raises:
             OutOfResources: nothing has changed.

@@ -215,7 +215,7 @@ def test_a_consumer_above_its_quota_gets_nothing_and_then_what_it_asked_for(node
     ids=["in an answer that is made for one client", "in the metadata of all topics, encoded for many"],
 )
 def test_time_of_the_broker_is_a_quota_too(node: Node, quota: SetQuota, asked: object, version: int) -> None:
-    quota(client_id="busy", request_percentage=0.001)  # of a second it allows less than one request takes
+    quota(client_id="busy", request_percentage=0.001)  # this share of a second is less than the time of one request
     with node.wire("busy") as wire:
         waits = [wire.request(asked, version).throttle_time_ms for _ in range(3)]
     assert max(waits) > 0

@@ -1,4 +1,4 @@
-"""The log cleaner in a running node: what clients see of it, which topics it does not touch, and that its process ends."""
+"""The log cleaner in a running node: its effects on clients, the topics that it leaves alone, and the end of its process."""
 
 from __future__ import annotations
 

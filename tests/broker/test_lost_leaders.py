@@ -28,7 +28,7 @@ def test_a_client_that_is_starting_does_not_wait_and_one_in_service_does(age_ms:
 
 
 class Listing:
-    """A broker that reads what the controller of three brokers decides."""
+    """A broker that reads the decisions of the controller of three brokers."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

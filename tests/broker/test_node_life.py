@@ -1,4 +1,4 @@
-"""A node starts, stops, dies and comes back: what was acknowledged is there, and wrong directories are refused."""
+"""A node starts, stops, dies and comes back: acknowledged records are there, and wrong directories are rejected."""
 
 from __future__ import annotations
 

@@ -118,7 +118,9 @@ def create(wire: Wire, name: str, partitions: int, **configs: str) -> None:
 
 
 def look_around(wire: Wire) -> None:
-    """Make a request, in which time the node's loop polls all sockets twice: what it may serve, it has served."""
+    """Make a request. During it the node's loop polls all sockets twice, so that earlier requests have been served if they may
+    be.
+    """
     for _ in range(2):
         wire.request(MetadataRequest(topics=[]), 12)
 

@@ -52,7 +52,7 @@ class Moves:
 
 
 def run(cycles: int, seed: int) -> tuple[Verdict, int]:
-    """Return what the cycles showed, and how many partitions were in another directory after one of them."""
+    """Return the results of the cycles, and the number of partitions that were in another directory after one of them."""
     rng = random.Random(seed)
     verdict, moved = Verdict(cycles), 0
     with tempfile.TemporaryDirectory(prefix="ottla-moves-") as place:

@@ -34,9 +34,9 @@ def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongl
         leader = leader_of(cluster, TOPIC)
         followers = [node_id for node_id in cluster.nodes if node_id != leader]
         tail, asked = (DirectProducer(cluster.nodes[leader].port, TOPIC, number) for number in (TAIL, ASKED))
-        # The leader's tail are the records that are appended while the followers sleep, and that are not in a response on its
-        # way to them. The first batches may be on their way, because a leader holds a follower's fetch until the producers that
-        # it has just acknowledged have written again, for a millisecond at most.
+        # The leader's tail consists of the records that are appended while the followers sleep, and that are not in a response
+        # on its way to them. The first batches may be on their way, because a leader holds a follower's fetch until the
+        # producers that it has just acknowledged have written again, for a millisecond at most.
         for node_id in followers:
             cluster.pause(node_id)
         assert [tail.produce(LEADER, count=BATCH) for _ in range(BATCHES)] == [ErrorCode.NONE] * BATCHES

@@ -1,4 +1,4 @@
-"""Power failures, the short form: the page cache is lost, and what was acknowledged is not. The long form is in `make chaos`."""
+"""Power failures in their short form: the page cache is lost, but no acknowledged record. The long form is in `make chaos`."""
 
 import pytest
 

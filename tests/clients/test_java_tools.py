@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 
-#: Runs a tool, which has to succeed, and returns what it printed.
+#: Runs a tool, which has to succeed, and returns its output.
 Tool = Callable[..., str]
 #: Tools of 4.3.1 that catch every exception, also a timeout, print it and exit with 0: a list that has failed looks like an
 #: empty one.

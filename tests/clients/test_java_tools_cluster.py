@@ -29,7 +29,7 @@ pytestmark = [
 
 CONSUMED_SECONDS_MAX = 60
 
-#: Runs a tool, which has to succeed, and returns what it printed.
+#: Runs a tool, which has to succeed, and returns its output.
 Run = Callable[..., str]
 
 

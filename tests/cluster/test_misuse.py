@@ -64,9 +64,9 @@ class Stray:
             "ottla.admin.listener": f"127.0.0.1:{admin_port}",
             "log.dirs": f"{self.directory}/data",
             REGISTRATION_TIMEOUT: "15000",
-            # A voter that the others take for their leader stops after twice this time, which must be over before its
-            # registration times out. If the leader sleeps, the others must have elected another one by then: so their timeout
-            # must not be longer.
+            # A node that the other voters take for their leader stops after twice this time, and must do so before its
+            # registration times out. If the real leader sleeps, the others must have elected another one by then, so their
+            # timeout must not be longer.
             "controller.quorum.fetch.timeout.ms": "2000",
         }
         wanted |= {name.replace("_", "."): value for name, value in changed.items()}

@@ -1,1 +1,3 @@
-"""Other clients' own test suites, run against a node: `make compat`. The allow-lists name what must pass; they only grow."""
+"""Other clients' own test suites, run against a node: `make compat`. The allow-lists name the tests that must pass; the lists
+only grow.
+"""

@@ -35,8 +35,8 @@ DOWN_SECONDS = 3
 ENV = {**os.environ, "PYTHONFAULTHANDLER": "1"}
 
 SHAPED = (
-    # Of librdkafka's lines the level, the facility and the text are kept, of Java's the text. It is chance which client of a
-    # program prints them.
+    # A line of librdkafka is compared by its level, facility and text, a line of Java by its text. It is chance which client of
+    # a program prints it.
     (re.compile(r"^%(\d)\|[\d.]+\|(\w+)\|\S+ \[thrd:[^]]*\]: (\S+: )*"), r"%\1|\2|"),
     (re.compile(r"\[\w+ clientId=[^]]*\]"), "[CLIENT]"),
     (re.compile(r"in-flight \w+ request"), "in-flight API request"),

@@ -121,7 +121,9 @@ def longest_pause(times: Iterable[float], since: float) -> tuple[float, float]:
 
 
 def measure(cluster: NamespaceCluster, lost: str) -> dict[str, Seen]:
-    """Return by acks what the producers saw while the leader had no controller, or neither a controller nor other brokers."""
+    """Return, by acks, the observations of producers while the leader had no controller, or neither a controller nor other
+    brokers.
+    """
     until("the brokers", lambda: _brokers_known(cluster) == len(cluster.broker_ids), WAIT_SECONDS_MAX)
     create_topic(cluster.bootstrap, 3, TOPIC)
     cluster.wait_isr(TOPIC, 1)

@@ -56,7 +56,7 @@ class Machine:
         )
 
     def run(self, script: str) -> str:
-        """Run lines of a shell as root. Return what they print."""
+        """Run lines of a shell as root. Return their output."""
         done = self.tried(script)
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -218,7 +218,7 @@ def other_python(copy: Machine) -> None:
 
 
 def remove(copy: Machine) -> None:
-    """Remove the package: what the program has written and its settings are kept."""
+    """Remove the package: its settings and the data of the program are kept."""
     copy.run("dpkg --remove ottla")
     assert copy.run("ls /opt | grep ottla || true; ls /usr/bin/ottla /usr/share/ottla 2>/dev/null || true") == ""
     copy.run("test -f /etc/sysctl.d/99-ottla.conf; test -f /etc/ottla/server.properties")

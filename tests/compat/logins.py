@@ -276,7 +276,7 @@ def in_python_all(node: SecuredNode, report: Callable[[Outcome], Outcome]) -> li
     for protocol, mechanism in logins_of(node):
         for client, work in PYTHON_CLIENTS.items():
             if mechanism == "GSSAPI" and client == "confluent-kafka":
-                # kcat stands in, because the wheel's librdkafka is built without Kerberos, and that of the distribution has it.
+                # kcat takes its place, because the wheel's librdkafka is built without Kerberos, and the distribution's has it.
                 client, work = "kcat", kcat
                 if shutil.which(client) is None:
                     print(

@@ -19,8 +19,8 @@ from tests.fuzz.target import Target, Wrong
 
 REALM = "REALM"
 RULES = read_rules(REALM, [r"RULE:[2:$1@$0](kafka@.*)s/@.*//L", r"RULE:[1:$1](a.*)s/a(.)/$1-/g", DEFAULT])
-#: The first bytes of a context token: the context is established, or not yet; with a response for the other side, or without.
-#: Of a message: it is wrapped.
+#: The first byte of a token. A context token says whether the context is established or not yet, and whether a response
+#: follows. WRAPPED is the first byte of a message.
 ESTABLISHED, GROWING, SILENT, WRAPPED = b"e", b"g", b"s", b"w"
 
 

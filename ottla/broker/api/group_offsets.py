@@ -36,7 +36,7 @@ def offset_fetch(
 
     DESCRIBE on each group, and on each topic inside. A request for all topics gets those that the client may describe.
 
-    v0 an error where there is no offset, as with ZooKeeper · v1 errors stand at each partition
+    v0 an error where there is no offset, as with ZooKeeper · v1 an error for each partition
     v2 a top-level error, null topics ask for all · v5 leader epoch · v7 require_stable (KIP-447) · v8 several groups (KIP-709)
     v9 member id and epoch (KIP-848) · v10 topic ids for names: UNKNOWN_TOPIC_ID.
 

@@ -101,8 +101,8 @@ ABORTABLE_SINCE = 4
 ADDED_SINCE = 5
 TXN_TOPIC_IDS_SINCE = 6
 
-# The client gets the error of a group coordinator that is not ready, because the client does not know that there is a
-# transaction coordinator behind it.
+# The client gets the error of a group coordinator that is not ready, because the client does not know that the transaction
+# coordinator is used.
 VERIFICATION_ERRORS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 

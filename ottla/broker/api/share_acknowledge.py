@@ -68,7 +68,8 @@ RENEW_SINCE = 2
 def share_acknowledge(
     broker: BrokerComponents, request: ShareAcknowledgeRequest, context: RequestContext
 ) -> Answer[ShareAcknowledgeResponse]:
-    """ShareAcknowledge (79): members of share groups say what became of the records that they have acquired (KIP-932).
+    """ShareAcknowledge (79): members of share groups acknowledge, release or reject the records that they have acquired
+    (KIP-932).
 
     v2 renewing (KIP-1222), and how long the lock lasts.
 

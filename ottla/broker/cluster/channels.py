@@ -162,7 +162,9 @@ class ControllerChannel:
 
 
 def says_not_controller(response: Any) -> bool:
-    """Return whether the response says NOT_CONTROLLER: at its top, but for CreateTopics, which says it in each topic."""
+    """Return whether the response says NOT_CONTROLLER. The error is at its top, except for CreateTopics, which has it in each
+    topic.
+    """
     if isinstance(response, CreateTopicsResponse):
         return any(topic.error_code == NOT_CONTROLLER for topic in response.topics)
     return bool(response.error_code == NOT_CONTROLLER)

@@ -19,7 +19,7 @@ from ottla.server.world import World
 log = logging.getLogger(__name__)
 
 PREFETCH_SHARE = 0.9
-#: Each waiter is one client's connection, whose requests wait behind it.
+#: Each waiter is one client's connection, on which later requests wait, too.
 WAITERS_MAX = 10_000
 
 Receive = Callable[[int, ErrorCode], None]

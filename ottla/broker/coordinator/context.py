@@ -230,7 +230,7 @@ class CoordinatorContext(Generic[ShardT]):
     def _when_idle(self, callback: Callable[[], None]) -> None:
         """Call back now, or after the decision under way.
 
-        An append may raise the high watermark by itself, and what waits for that would then decide inside of the append,
+        An append may raise the high watermark by itself, and calls that wait for it would then decide inside of the append,
         before its records are replayed. Kafka has an ActionQueue for this.
         """
         if self.state is not CoordinatorState.ACTIVE:
@@ -266,7 +266,7 @@ class CoordinatorContext(Generic[ShardT]):
     def _is_committed(self) -> bool:
         """Return whether the last record is committed.
 
-        False also when the log says that leadership is lost: `close` is about to fail what waits.
+        False also when the log says that leadership is lost: `close` is about to fail the waiting requests.
         """
         try:
             return self.last_written < self.topic.partition_log.high_watermark(self.tp)

@@ -100,7 +100,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._load(partition, failed.leader_epoch)
 
     def on_resigned(self, partition: int) -> None:
-        """The partition is led elsewhere or deleted: drop the shard, fail what waits."""
+        """Drop the shard and fail its waiting requests, because the partition is led elsewhere or deleted."""
         context = self._contexts.pop(partition, None)
         if context is not None:
             context.close()

@@ -2,7 +2,7 @@
 
 Only one partition of a request is read from there, as in Kafka before 4.2: its records complete the response, and the session
 reads the other partitions first in the next requests. The request waits for `remote.fetch.max.wait.ms`; then it is answered
-without these records, which the next one finds in memory. A follower that is so far behind gets OFFSET_MOVED_TO_TIERED_STORAGE
+without these records, which the next one finds in memory. A follower with such a lag gets OFFSET_MOVED_TO_TIERED_STORAGE
 instead, and reads the store itself.
 """
 

@@ -14,7 +14,7 @@ again, once.
     active      read by the next fetch: new, requested again, has records, changed, failed, or of a follower that may join the ISR
     idle        watches its replica; not read
 
-Active partitions are read in turns: one that returned data goes behind the others, so that a busy one cannot starve them
+Active partitions are read in turns: one that returned data goes to the end of the order, so that a busy one cannot starve them
 when the response's size limit is hit (invariant 46). A fetch without a session is one of its own, for as long as it takes.
 """
 
@@ -196,7 +196,7 @@ class FetchSession:
         self.cached_size = len(self.partitions)
 
     def move_to_end(self, partition: FetchPartition) -> None:
-        """Move a partition that has returned data behind the others."""
+        """Move a partition that has returned data to the end of the order."""
         if partition in self.active:
             del self.active[partition]
             self.active[partition] = None

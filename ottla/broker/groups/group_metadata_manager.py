@@ -42,7 +42,7 @@ G = TypeVar("G", bound=Group)
 
 
 class GroupKinds(NamedTuple):
-    """The kinds of groups, which stand on this module and are known to the shard above it."""
+    """The kinds of groups. They use this module, and the shard knows them."""
 
     classic: type[Any]
     #: Makes the classic group of a record.
@@ -139,9 +139,10 @@ class GroupMetadataManager:
             self.groups[group_id] = self.kinds.recorded(group_id, value)
 
     def _replay_modern_group(self, key: Any, value: Any) -> None:
-        """Any record makes the group, as compaction may have taken the ones before it; the group's own tombstone ends it.
+        """Replay a record of a group. Any record creates the group, because compaction may have removed the earlier ones; the
+        group's own tombstone ends it.
 
-        The group takes the place of one of another kind, whose tombstones came before. Committed offsets outlive it.
+        It replaces a group of another kind, whose tombstones came before. Committed offsets survive this.
         """
         group_id, kind = key.group_id, self.kinds.modern[key.__class__]
         group = self.find(kind, group_id)

@@ -41,7 +41,7 @@ STEP = RecordAccount(
     lambda key, value: (key.member_id, value.member_epoch, MemberState(value.state).name),
     is_frequent=True,
 )
-#: The records of the three modern kinds have the same names but for their beginning.
+#: The records of the three modern kinds have the same names except for their beginning.
 MODERN = {
     "MetadataKey": (EPOCH, GROUP_REMOVED),
     "MemberMetadataKey": (MEMBER, MEMBER_REMOVED),

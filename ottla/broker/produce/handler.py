@@ -112,7 +112,7 @@ class Appending:
         admit      the partitions of a transaction are verified by its coordinator; this comes second, because no turn may pass
                    between verification and append
         append     all batches in one turn, up to the first one that asks for more work than the turn has
-        join       that batch and all behind it are the rest, which is an `Appending` of its own; the response is one for both
+        join       that batch and all after it are the rest, which is an `Appending` of its own; the response is one for both
     """
 
     __slots__ = ("_asked_ms", "_broker", "_context", "_is_verified", "_prepared", "_request")

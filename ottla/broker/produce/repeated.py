@@ -53,7 +53,7 @@ read_index_and_size = Struct(">ii").unpack_from
 read_index_and_bytes = Struct(">iBB").unpack_from
 #: A value of the base offset that cannot be mistaken for another field of a response.
 MARK = 0x7A6B_5C4D_3E2F_1A0B
-NO_TAGS = bytes(3)  # of the partition, the topic and the request
+NO_TAGS = bytes(3)  # the empty tags of the partition, the topic and the request
 
 
 class RepeatedProduce:

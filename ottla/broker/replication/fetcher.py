@@ -148,7 +148,7 @@ class LeaderFetcher:
     def _answered(self, protocol: ChannelProtocol, number: int, response: Any, failure: ChannelClosed | None) -> None:
         """The leader's `response` is a FetchResponse, or the OneAnswer that it usually is."""
         if protocol is not self.link.protocol:
-            return  # of a connection that was given up
+            return  # the response is of a connection that was given up
         if failure is not None:
             self._lost(failure)
             return

@@ -7,7 +7,7 @@ fetches from there (KIP-405, KIP-1023).
     leader    OffsetForLeaderEpoch   does the whole segment belong to the leader's log? The segment's last epoch must reach its
     end there store     objects                the leader epochs and the producer states at the segment's end
     leader    ListOffsets            its log start offset
-    here                             the log is emptied, and its next offset is the one behind the segment
+    here                             the log is emptied, and its next offset is the one after the segment
 
 Two logs that have the same epoch at an offset agree in all records before it (KIP-101), so that one question about the end of a
 segment is enough. Kafka's followers ask about the offset before the leader's local start alone, and may take over a segment
@@ -64,7 +64,9 @@ class RemoteStates(Protocol):
 async def begin_behind_remote(
     world: World, link: LeaderLink, timeout_ms: int, basis: Basis, states: RemoteStates | None
 ) -> None:
-    """Begin behind what remote storage has, when it has answered. Return without a change if the role or the log has changed by then."""
+    """Begin after the end of remote storage, when it has answered. Return without a change if the role or the log has changed
+    by then.
+    """
     partition, said = basis.partition, ""
     while basis.holds:
         try:

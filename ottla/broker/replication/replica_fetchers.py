@@ -33,7 +33,7 @@ class ReplicaFetchers:
         self._closed = False
 
     def take_states_from(self, remote_states: RemoteStates) -> None:
-        """Remote storage is on: a follower that is far behind begins at the state that remote storage has. Called before the
+        """Remote storage is on: a follower with a large lag begins at the state that remote storage has. Called before the
         first role.
         """
         self._settings = replace(self._settings, remote_states=remote_states)

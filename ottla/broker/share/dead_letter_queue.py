@@ -2,7 +2,7 @@
 
     round       the next letters that fit into one batch, with copies of their records if the group asks for them
     attempt     look at the settings and the topic as they are now; create the topic, or produce the batch with acks=all
-    retry       what may pass (no leader, a lost connection, too few replicas), after a pause that doubles
+    retry temporary errors (no leader, a lost connection, too few replicas), after a pause that doubles
     end         all letters are committed, or the rest has failed for good: both are `done`, as in Kafka, because a record
                 that can have no dead letter must not hold the share partition for ever
 
@@ -134,7 +134,8 @@ def batch_of(
 
 
 def copies_from(data: bytes, offsets: Sequence[int], max_bytes: int) -> tuple[dict[int, Record], int]:
-    """Return the records with these ascending offsets in complete batches, and the offset behind the last batch (-1: there is none).
+    """Return the records with these ascending offsets in complete batches, and the offset after the last batch (-1: there is
+    none).
 
     A batch that is damaged, or that takes more than `max_bytes` in memory, gives no record.
     """

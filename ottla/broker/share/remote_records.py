@@ -47,7 +47,7 @@ class TieredReads(Protocol):
 
 
 class RemoteBatches(NamedTuple):
-    """Batches for a share fetch, and the first offset behind them."""
+    """Batches for a share fetch, and the first offset after them."""
 
     records: memoryview
     next_offset: int

@@ -85,7 +85,9 @@ class ShareSession:
 
 
 def check_count(group_id: str, partitions: int) -> None:
-    """Raise KafkaError INVALID_REQUEST for too many partitions: a fetch of the session looks at each of them in its turn."""
+    """Raise KafkaError INVALID_REQUEST for too many partitions: a fetch of the session looks at all of them in one turn of the
+    loop.
+    """
     if partitions > PARTITIONS_MAX:
         log.info("[GroupId %s] Refused %d partitions in a share session.", shown(group_id), partitions)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {PARTITIONS_MAX} partitions in a share session.")

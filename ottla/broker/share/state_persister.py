@@ -3,7 +3,7 @@
 call     -> the queue of its share partition, which has one call in flight: order is kept, whatever is retried
 flush    -> in the next turn of the loop some calls in front are grouped by coordinator, API and group, a request each
 response -> a result for each share partition: its reply, or after a pause the next flush, if it still holds
-write    -> updates that wait behind another call of their share partition become one
+write    -> updates that wait for another call of their share partition become one
 """
 
 from __future__ import annotations

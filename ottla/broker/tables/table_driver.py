@@ -121,7 +121,7 @@ class TableDriver:
         return topic_values(self._metadata.image.configs.for_topic(topic), self._configs.values)
 
     def lags(self, table: TopicTable) -> Iterator[tuple[int, Log, TableLag]]:
-        """Yield how far a table is behind each partition that this broker leads."""
+        """Yield the lag of a table behind each partition that this broker leads."""
         for partition in self.led(table.topic):
             if partition.leader_log is not None and (lag := table.lags.get(partition.index)) is not None:
                 yield partition.index, partition.leader_log, lag
@@ -200,7 +200,7 @@ class TableDriver:
         now_ms = clock.mono_ms()
         for each in led:
             table.lags[each.partition.index].saw(each.log.high_watermark, now_ms)
-        if maintains:  # whatever comes of it, it is not due again at once
+        if maintains:  # with any result, it is not due again at once
             table.maintenance.due_ms = now_ms + self._maintained_after_ms(0.8, 1.2)
         try:
             check_topic_configs(overrides, self._configs.values)

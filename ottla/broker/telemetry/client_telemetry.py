@@ -210,7 +210,9 @@ class Telemetry:
 
 
 def _subscription(name: str, configs: Mapping[str, str]) -> Subscription | None:
-    """Return None if the resource is gone, or if its values are not valid here: Kafka's controller takes patterns that RE2 has not."""
+    """Return None if the resource is gone, or if its values are not valid here: Kafka's controller accepts patterns that RE2
+    rejects.
+    """
     try:
         return parse_subscription(configs) if configs else None
     except ConfigError as error:

@@ -69,7 +69,7 @@ def wanted(subscriptions: Iterable[Subscription], instance_id: bytes, attributes
 def _subscription_id(metrics: list[str], interval_ms: int, instance_id: bytes) -> int:
     """CRC32C of metrics and interval, XOR the hash of the instance id: the same on each broker, so that a client may change brokers.
 
-    The names are sorted. In Kafka they stand in the order of a hash set, and a client only returns the number.
+    The names are sorted. In Kafka they have the order of a hash set, and a client only returns the number.
     """
     text = f"[{', '.join(metrics)}]{interval_ms}"
     high, low = struct.unpack(">QQ", instance_id)

@@ -68,7 +68,7 @@ class ChunkFiles:
         return Passage(self._world.files, fetch, kept, f"{self._folder}/{self._made}", doomed)
 
     def settle(self, name: ChunkName, done: Passage) -> None:
-        """Note what became of the files."""
+        """Note whether the files were written or removed."""
         self.hits += done.is_found
         if done.failure is not None:
             log.warning("The cache of remote segments rests for %d s: %s", REST_MS // 1000, done.failure)

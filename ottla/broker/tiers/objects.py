@@ -72,7 +72,7 @@ class WrongBytes(TierFailure):
 
 
 class StoredSegment(Protocol):
-    """A segment in the store, behind its layout. The methods block, and raise TierFailure or what the store raises."""
+    """A segment in the store, without the details of its layout. The methods block, and raise TierFailure or what the store raises."""
 
     chunk_bytes: int
 
@@ -123,8 +123,8 @@ class _Call(Generic[T]):
 
 
 class StoreCalls:
-    """Calls of a store on threads of their own, some at a time. One that takes too long is given up with its thread: what hangs must not
-    keep the others waiting. As many as may run at a time may be given up; while so many have not come back, further ones fail at once."""
+    """Calls of a store on threads of their own, some at a time. One that takes too long is given up with its thread, so that
+    it does not delay the others. As many as may run at a time may be given up; while so many have not come back, further ones fail at once."""
 
     def __init__(self, world: World, name: str, at_once: int) -> None:
         self._world, self._name, self._at_once = world, name, at_once
@@ -212,7 +212,7 @@ class SegmentCopy(NamedTuple):
     segment: RemoteSegment
     log: memoryview
     files: Files
-    #: Names of files by the suffix of their object; one that is missing is an error, but for transactions and snapshots.
+    #: Names of files by the suffix of their object; a missing one is an error, except for transactions and snapshots.
     paths: Sequence[tuple[str, str]]
     epochs: bytes
 

@@ -56,7 +56,7 @@ class CopyLag(NamedTuple):
 
 
 def copy_lag(own: Log, wall_ms: int) -> CopyLag:
-    """Return how far the copies of a log are behind. Where copies are off, nothing is."""
+    """Return the lag of the copies of a log, which is 0 if copies are off."""
     sealed = len(own.segments) - 1
     first = own.segments.floor_index(max(own.remote_end + 1, own.local_start_offset))
     if not own.config.is_copied or first >= sealed:

@@ -1,7 +1,8 @@
 """Reading ahead: a consumer that reads on finds its next chunks in memory, across the ends of segments.
 
-A read that begins where an earlier one has ended is taken for a consumer's that reads on. A single read, such as a follower's or a tool's, has
-nothing read ahead for it: a chunk that no read asks for costs the store as much as one that is needed.
+A read that begins where an earlier one has ended counts as that of a consumer that reads on. A single read, such as a
+follower's or a tool's, has nothing read ahead for it: a chunk that no read asks for costs the store as much as one that is
+needed.
 """
 
 from __future__ import annotations

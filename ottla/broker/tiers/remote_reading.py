@@ -32,7 +32,7 @@ _OFFSET_ENTRY, _TIME_ENTRY = Struct(">ii"), Struct(">qi")
 
 
 class RemoteRead(NamedTuple):
-    """Complete batches of a remote segment, the first offset behind them, and their end in the segment."""
+    """Complete batches of a remote segment, the first offset after them, and their end in the segment."""
 
     records: bytes
     next_offset: int

@@ -165,7 +165,9 @@ class RemoteSegments:
         return sorted(found, key=lambda each: each.end, reverse=True)
 
     def following(self, offset: int, lineage: Lineage) -> FoundSegment | None:
-        """Return what `find` does or, where nothing has the offset, the first segment behind it: an offset may be in a gap."""
+        """Return the result of `find`, or the first segment after the offset if no segment has it, because an offset may be in
+        a gap.
+        """
         found = self.find(offset, lineage)
         if found is not None:
             return found

@@ -46,7 +46,8 @@ class StoredStates:
     async def restored(
         self, partition: Partition, offset: int, is_leaders: Callable[[int, int], Awaitable[bool]]
     ) -> Restored:
-        """Return the state behind a segment that has `offset` and is the leader's; of several the one that reaches furthest.
+        """Return the state at the end of a segment that has `offset` and is the leader's; if there are several, of the one that
+        reaches furthest.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or what `is_leaders` raises.
@@ -79,7 +80,7 @@ class StoredStates:
 
 
 def read_state(layout: SegmentLayout, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> Restored:
-    """Return the state behind a segment, by its objects. It runs on a thread: 50,000 producers take 0.2 s.
+    """Return the state at the end of a segment, by its objects. It runs on a thread: 50,000 producers take 0.2 s.
 
     Raises:
         TierFailure: an object is missing, damaged, or has other epochs than the segment's record.

@@ -235,7 +235,7 @@ class TierDriver:
             if (segments := self.segments_of(led.partition)) is not None:
                 await self._confirm(led, segments)
             if led.still_holds and (segments := self.segments_of(led.partition)) is not None:
-                # First what failed copies have left, so that a store that is away gets no more of them.
+                # First the remains of failed copies are deleted, so that an unavailable store gets no more of them.
                 await self._expire(led, segments, tier)
             while led.still_holds and (segments := self.segments_of(led.partition)) is not None:
                 learn(led.log, segments)

@@ -1,8 +1,8 @@
 """The quotas of remote storage: how many bytes a broker may copy there, and read from there, in a second (KIP-956).
 
-Each is a token bucket of all windows' worth, that goes into debt by what is larger than it, as a segment may be: what follows waits until the debt
-is paid. The limit is read each time, because it is dynamic; a new one begins without debt, so that a limit that was too low by mistake ends
-when it is corrected.
+Each is a token bucket of all windows' worth, that goes into debt by a larger request, as a segment may be: later requests wait
+until the debt is paid. The limit is read each time, because it is dynamic; a new one begins without debt, so that a limit that
+was too low by mistake ends when it is corrected.
 """
 
 from __future__ import annotations

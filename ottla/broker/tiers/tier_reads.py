@@ -1,7 +1,7 @@
 """Reads of remote segments for clients: a Fetch below the local start offset, and searches by time (KIP-405).
 
-The loop decides which segment has an offset; the rest runs on threads with a deadline, a bounded number at a time. What fails is an error that
-clients retry, KAFKA_STORAGE_ERROR: a consumer must not reset its offset because a store is away.
+The loop decides which segment has an offset; the rest runs on threads with a deadline, a bounded number at a time. A failure is
+an error that clients retry, KAFKA_STORAGE_ERROR: a consumer must not reset its offset because a store is unavailable.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class TierReads:
         return found
 
     async def _following(self, partition: Partition, own: Log, found: FoundSegment) -> RemoteSegmentReader | None:
-        """Return the reader of the segment behind another one, None if that is on the local disk."""
+        """Return the reader of the next segment, or None if that segment is on the local disk."""
         if found.agreed_to >= own.local_start_offset:
             return None
         return await self._reader(partition, self._found(partition, own, found.agreed_to).segment)

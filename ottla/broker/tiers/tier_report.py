@@ -1,6 +1,7 @@
 """Metrics of remote storage, and the rows of the page `/tiers` of the admin listener.
 
-Both have the partitions that this broker leads. The names are those of Kafka's BrokerTopicMetrics; what Kafka does not have begins with ottla_tier.
+Both have the partitions that this broker leads. The names are those of Kafka's BrokerTopicMetrics; names that Kafka does not
+have begin with ottla_tier.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Markers: every partition of a prepared transaction gets one from its coordinator's broker, and the broker that leads it writes it.
 
-The sender: partitions are grouped by the broker that leads them; this broker's own take the same path without the network. What fails
-for now is tried again until it works or leadership of the transaction's own partition is lost; the next leader then starts
-over, which may leave a second marker behind the first: readers do not mind (and version 2 refuses a stale one).
+The sender: partitions are grouped by the broker that leads them; this broker's own take the same path without the network. A
+temporary failure is retried until it works or leadership of the transaction's own partition is lost; the next leader then
+starts over, which may leave a second marker behind the first: readers do not mind (and version 2 refuses a stale one).
 A partition that is no more needs no marker. Not here: what follows when all are written.
 
 The writer, for WriteTxnMarkers of another broker or of this one: a marker of `__consumer_offsets` is written by the group

@@ -7,7 +7,7 @@ after every failover until all markers are written. Dead and PrepareEpochFence a
 written; here an id that expires is gone at once, and fencing is one step.
 
 The version of EndTxn shows a client's transaction version: v5 is version 2, where every end of a transaction raises
-the epoch (KIP-890), so that a late request of the last transaction can never be taken for one of the next.
+the epoch (KIP-890), so that a late request of the last transaction can never count as one of the next transaction.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 class Transaction:
     transactional_id: str
     producer_id: int
-    # The one before the last transition: equal but for the transition that changed it.
+    # The state before the last transition: equal except for the fields that the transition changed.
     previous_producer_id: int
     # The one that follows when the transaction has ended, -1 unless this one's epochs are used up.
     next_producer_id: int

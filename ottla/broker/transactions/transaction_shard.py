@@ -1,9 +1,9 @@
 """One partition of `__transaction_state` as state: its transactional ids.
 
-`replay` is where hard state changes. Decisions are functions on the shard (`decisions.py`, `transaction_coordinator.py`), but for those of its
-timers: the end of transactions that are open for too long, and the expiration of unused transactional ids. Soft state is what a
-failover may forget: the epoch before the last InitProducerId (a retry of that call then fences its producer, as with Kafka), and
-which markers are written.
+`replay` is where hard state changes. Decisions are functions on the shard (`decisions.py`, `transaction_coordinator.py`),
+except for those of its timers: the end of transactions that are open for too long, and the expiration of unused transactional
+ids. Soft state is what a failover may forget: the epoch before the last InitProducerId (a retry of that call then fences its
+producer, as with Kafka), and which markers are written.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class AppendVerifier:
         self._coordinator = coordinator
         self._coordinator_of = coordinator_of
         self._verification_enabled = verification_enabled
-        # Requests by transactional id: the one in flight, and those that wait behind it, so that batches stay in order. An expired one that
-        # waits keeps its place, and is passed over.
+        # Requests by transactional id: the one in flight, and those that wait for it, so that batches stay in order. A waiting
+        # request that expires keeps its place, and is skipped.
         self._waiting: dict[str, deque[_Question]] = {}
         self._draining: set[str] = set()
 

@@ -26,7 +26,9 @@ Decision: TypeAlias = Generator[list[MetadataRecord], None, Outcome[Response]]
 
 
 def in_turns(begin: Callable[[State], Decision[Response]]) -> Callable[[State], Outcome[Response | None]]:
-    """Return the decision as `Controller.write_in_turns` takes it: each call is a turn, and its response is None but for the last."""
+    """Return the decision in the form that `Controller.write_in_turns` takes: each call is a turn, and its response is None
+    except for the last.
+    """
     running: Decision[Response] | None = None
 
     def decide(state: State) -> Outcome[Response | None]:

@@ -3,7 +3,7 @@
 Theory. The controller never moves data; it decides which replica may lead. A new leader must have every committed record:
 
 - any member of the ISR has them (the leader waits for all of the ISR before the high watermark moves);
-- while |ISR| < min.insync.replicas the high watermark stands still, so that replicas that leave the ISR then still have
+- while |ISR| < min.insync.replicas the high watermark does not move, so replicas that leave the ISR then still have
   everything committed. They are the ELR (KIP-966) and may lead when the ISR is empty. A replica whose broker came back
   from an unclean shutdown may have lost its tail: it leaves ISR and ELR for good;
 - the last leader before the partition had none is kept in last_known_elr: with ISR and ELR empty it is elected, which

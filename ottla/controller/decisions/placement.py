@@ -1,9 +1,9 @@
 """Placement of new replicas: striped over racks and brokers, from a random start (KIP-36, KIP-631).
 
 Each partition starts one rack after the previous one, and takes its replicas from the racks in turn; within a rack the
-brokers are used in turn, too. Fenced brokers are used only if the unfenced ones of a rack are exhausted, and never as
-first replica, because that one leads. After as many partitions as there are unfenced brokers, the order is shuffled, so
-that the same groups of brokers do not share all partitions.
+brokers are used in turn, too. Fenced brokers are used only if the unfenced ones of a rack are exhausted, and never as first
+replica, because the first replica leads. After as many partitions as there are unfenced brokers, the order is shuffled, so that
+the same groups of brokers do not share all partitions.
 """
 
 from __future__ import annotations

@@ -142,7 +142,9 @@ def _describe(
 def _known(
     node: NodeConfigs, kind: str, rows: list[DescribeConfigsResourceResult], own: Collection[str]
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the configurations that the advertised release has, and those that are set all the same, as they have an effect."""
+    """Return the configurations that the advertised release has, and all others that are set, because they have an
+    effect, too.
+    """
     release = node.advertised.release
     lacks = release.lacks_configs(kind)
     # A broker of a cluster with ZooKeeper describes nothing of the quorum, which this node is set up with.

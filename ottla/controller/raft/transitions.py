@@ -46,7 +46,9 @@ def _on_high_watermark(state: QuorumState, leader: Leader) -> None:
 
 
 def _on_leadership_lost(state: QuorumState, leader: Leader) -> None:
-    """Complete all pending responses: followers look for the new leader at once, and that one decides about the change of the voters."""
+    """Complete all pending responses: followers look for the new leader at once, and that leader decides about the change of
+    the voters.
+    """
     for parked in leader.parked:
         state.reply(parked.reply_to, fetch_reply(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     leader.parked.clear()

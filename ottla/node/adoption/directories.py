@@ -38,7 +38,7 @@ ADVERTISED = ("4.3.1", next(iter(RELEASES)))
 
 
 class CannotAdopt(Exception):
-    """Why directories are not adopted, before anything is changed. `reasons` are all that one stage of the check has found."""
+    """The reasons why directories are not adopted, before anything is changed: all that one stage of the check has found."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))

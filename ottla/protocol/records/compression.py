@@ -67,7 +67,7 @@ class Codec(NamedTuple):
     name: str
     compress: Callable[[Buffer, int], bytes]
     decompress: Callable[[memoryview, int], bytes]
-    #: The most bytes that one byte of it can become.
+    #: The maximum number of bytes that one compressed byte can become.
     expansion_max: int
     level_default: int = 0
     level_min: int = 0

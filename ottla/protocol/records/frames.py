@@ -189,7 +189,7 @@ class _Zstandard(NamedTuple):
     """The objects of zstandard that a thread uses. They must not be used by two threads at a time."""
 
     zstandard: Any
-    packer: Any  # of ZSTD_DEFAULT_LEVEL
+    packer: Any  # it compresses with ZSTD_DEFAULT_LEVEL
     unpacker: Any
 
 

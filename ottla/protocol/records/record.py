@@ -380,7 +380,7 @@ def timestamp_delta(data: bytes, record: EncodedRecord) -> int:
 
 
 def join_records(data: bytes, records: Iterable[EncodedRecord]) -> bytes:
-    """Return the records as they lie in `data`, one behind the other."""
+    """Return the records as they lie in `data`, one after the other."""
     return b"".join([data[record.start : record.end] for record in records])
 
 

@@ -276,7 +276,7 @@ class CleaningPass:
         job = self._job
         directory, base = job.directory, group[0].base_offset
         file = SegmentFile(self._files, self._mappings, directory, base, job.config, suffix=CLEANED_SUFFIX)
-        for name in file.names():  # of a pass that was stopped
+        for name in file.names():  # from a pass that was stopped
             self._files.remove(name)
         segment = Segment(file, job.now_ms)
         segment.create_file()

@@ -195,8 +195,8 @@ def _find_end(
         None
     ] * first  # for each segment without batches after a gap: where the gap begins
     if first + 1 < len(segments):
-        # A roll syncs the directory before it trims, so that a file that has lost its end is too short for what follows. The
-        # process may have been killed before that sync: without it a lost end would look like a gap.
+        # A roll syncs the directory before it trims, so that a file that has lost its end is too short for the next segment's
+        # offsets. The process may have been killed before that sync: without it a lost end would look like a gap.
         files.sync_dir(directory)
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None

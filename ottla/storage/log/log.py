@@ -7,7 +7,7 @@
 record. A log has a single writer, which runs on one thread; only `flush` may run beside it on another.
 The log does not know roles: the caller advances the high watermark.
 
-    segments, epochs, producers, snapshots     what was appended, and what follows from it
+    segments, epochs, producers, snapshots     the appended batches, and the state that follows from them
     partition_dir                              the files: whether they are there, usable, or wait for their removal
     room, durability                           what an append needs from the disk, and what the disk has of the log
 

@@ -62,7 +62,7 @@ class ProducerSnapshots:
         self._files_lock = files_lock
         self._directory = directory
         self._producers = producers
-        self.offsets: list[int] = []  # of the files
+        self.offsets: list[int] = []  # file names
         self.frozen: dict[int, list[ProducerState]] = {}  # the states that the next flush writes
         # The states that each running flush writes, and those of their offsets that were truncated since it began.
         self._writing: list[tuple[Frozen, set[int]]] = []

@@ -291,7 +291,7 @@ class Segment:
         self.seal(indexes_must_be_saved=False)
 
     def reopen(self) -> None:
-        """Make a sealed segment active again, after the segments behind it were truncated."""
+        """Make a sealed segment active again, after the segments after it were truncated."""
         self.unmap()
         self.file.reopen()
         self.indexes.load()

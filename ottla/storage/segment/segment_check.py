@@ -1,7 +1,7 @@
 """Finds the end of the valid part of a segment: in its last batches after a clean stop, in every unflushed batch after a crash.
 
-Checking completes the segment's indexes and the epochs. It truncates nothing: recovery decides whether what follows is a torn tail
-or damage.
+Checking completes the segment's indexes and the epochs. It truncates nothing: recovery decides whether the next bytes are a
+torn tail or damage.
 """
 
 from __future__ import annotations

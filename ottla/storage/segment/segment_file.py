@@ -1,7 +1,7 @@
 """The `.log` file of a segment and its mapping: opened on demand, read without SIGBUS, allocated ahead, zeroed, trimmed, synced.
 
 The network sends views of the mapping, which must stay readable after the segment is truncated or deleted. So before a file is
-cut, live views get memory of their own behind the cut.
+cut, live views get memory of their own after the cut.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 class SegmentFile:
-    """The file and its mapping. The bytes below `size` are batches; behind them those of an active segment are zeros."""
+    """The file and its mapping. The bytes below `size` are batches; those after them, in an active segment, are zeros."""
 
     __slots__ = (
         "_closed",
@@ -101,7 +101,7 @@ class SegmentFile:
         self.room = 0
         # The length of the active segment's file, now and at its last sync: the file grows ahead of the batches.
         self.allocated, self.on_disk = size, -1
-        # True once all bytes of the active segment's file behind its batches have blocks.
+        # True once all bytes of the active segment's file after its batches have blocks.
         self._is_filled = False
 
     @property

@@ -1,4 +1,4 @@
-"""The guards themselves: what they cost without an authorizer, and that answers which come later are completed."""
+"""The guards themselves: their cost without an authorizer, and the completion of answers that come later."""
 
 from __future__ import annotations
 

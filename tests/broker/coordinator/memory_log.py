@@ -1,4 +1,4 @@
-"""A partition log in memory: what a coordinator stands on, without a broker."""
+"""A partition log in memory, on which a coordinator runs without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches that wait, over the wire: what wakes them, what ends them, and that one client's end is not another's."""
+"""Delayed fetches over the wire: the events that wake them and end them. One client's end does not end the fetch of another."""
 
 from __future__ import annotations
 

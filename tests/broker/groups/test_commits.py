@@ -1,4 +1,4 @@
-"""The epochs that a member may commit with, and the error code of every other one, by API and kind of member."""
+"""The epochs with which a member may commit, and the error codes of all others, by API and kind of member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever clients do, and whenever the coordinator moves: memory is what the log says, compacted or not."""
+"""Memory agrees with the log, compacted or not, whatever clients do and whenever the coordinator moves."""
 
 from __future__ import annotations
 

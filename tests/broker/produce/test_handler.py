@@ -1,4 +1,4 @@
-"""Produce over the wire: what is acknowledged, what is refused, and with which words (invariant 14)."""
+"""Produce over the wire: the requests that are acknowledged, those that are rejected, and the messages (invariant 14)."""
 
 from __future__ import annotations
 

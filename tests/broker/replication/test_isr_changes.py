@@ -1,4 +1,4 @@
-"""A leader's ISR grows and shrinks: what it proposes, what the watermark waits for meanwhile, and what an answer does."""
+"""A leader's ISR grows and shrinks: the proposals, the waits of the high watermark, and the effects of each answer."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Scene:
 
     def run_on(self) -> None:
         self.follower.clock.advance(RETRY_MS)
-        for _ in range(2):  # twice, because what has been answered may wait once more before the next question
+        for _ in range(2):  # twice, because a request that was answered may wait once more before the next one
             while self.follower.tasks:
                 self.loop.create_task(self.follower.tasks.pop(0))
             for _ in range(40):

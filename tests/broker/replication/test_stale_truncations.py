@@ -1,6 +1,6 @@
 """A truncation, or the search for the leader's range, ends after something else has happened to the partition.
 
-Its wait is its own: it ends no other. What it decided holds for the log and the role that it was decided on, and for no other.
+It ends only its own wait. Its decision is valid only for the log and the role for which it was made.
 """
 
 from __future__ import annotations

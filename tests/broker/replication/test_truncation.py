@@ -1,4 +1,6 @@
-"""The offset to which a follower's log goes back: each row is a pair of epoch histories and what must be left (invariant 10)."""
+"""The offset to which a follower's log goes back: each row has a pair of epoch histories and the expected rest (invariant
+10).
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.controller.harness import DecisionHarness
 from tests.transcripts import Interpreter
 
 WALKS, STEPS = 40, 60
-#: Who fetches in a quiet time: a follower's second fetch says that it has what the first one brought.
+#: The followers that fetch in a quiet time: the second fetch of a follower says that it has the records of the first one.
 QUIET = (1, 2, 3, 1, 2, 3)
 
 

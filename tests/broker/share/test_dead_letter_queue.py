@@ -1,4 +1,4 @@
-"""Dead letters whose topic is led by another broker: what is sent, what is tried again and how often, and how much is read for copies."""
+"""Dead letters whose topic is led by another broker: the requests, the number of retries, and the reads for copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding of what clients push, within its bounds."""
+"""The decoding of clients' metrics, within its bounds."""
 
 from __future__ import annotations
 

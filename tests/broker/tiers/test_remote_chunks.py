@@ -1,4 +1,6 @@
-"""Chunks of remote segments: each is asked of the store once, what will be needed is read ahead within a limit, and what fails is asked again."""
+"""Chunks of remote segments: each is read from the store once, chunks are read ahead within a limit, and failed reads are
+repeated.
+"""
 
 from __future__ import annotations
 

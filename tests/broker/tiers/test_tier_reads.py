@@ -47,7 +47,7 @@ class Disk:
 
 
 class Reader:
-    """The reader of a segment, which notes that it is asked; one of them has what is looked for."""
+    """The reader of a segment, which notes that it is asked. One of the readers has the record."""
 
     def __init__(self, own: Disk, found: RemoteSegment, has: int) -> None:
         self.own, self.segment, self.has = own, found, has

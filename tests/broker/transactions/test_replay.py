@@ -1,4 +1,4 @@
-"""Whatever producers do, and whenever the coordinator moves: memory is what the log says, and outcomes stand (invariant 35)."""
+"""Memory agrees with the log and outcomes stay, whatever producers do and whenever the coordinator moves (invariant 35)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _run(client: Client, bootstrap: str, logs: Path) -> tuple[Outcome, Result | 
 
 
 def _output(words: list[str]) -> tuple[str, int]:
-    """Return what the program printed on both streams, and its exit code."""
+    """Return the program's output on both streams, and its exit code."""
     try:
         done = subprocess.run(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_SECONDS_MAX

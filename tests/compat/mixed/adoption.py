@@ -1,4 +1,6 @@
-"""`ottla adopt` on what a real Apache Kafka wrote, and Apache Kafka 4.3.1 on what Ottla wrote: docs/MIGRATION.md, step by step."""
+"""`ottla adopt` on the files of a real Apache Kafka, and Apache Kafka 4.3.1 on the files of Ottla: docs/MIGRATION.md, step by
+step.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def there_and_back(directory: Path, kinds: Sequence[str], how: str) -> None:
 
 
 def _check_adoption(node: Node, *, is_clean: bool) -> None:
-    """Check that the dry run finds what is there and rejects nothing; the node is then started by the same command."""
+    """Check that the dry run finds the contents and rejects nothing; the node is then started by the same command."""
     node.command = ("adopt", "--config", str(node.properties))
     node._write_properties()
     words = [*node.mixed.pythons[OTTLA], "-m", "ottla", *node.command, "--dry-run", "-o", "json"]

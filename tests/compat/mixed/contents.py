@@ -1,4 +1,5 @@
-"""All that a broker keeps for its users, made at one node and found again at the next: what a change of kind may not lose.
+"""All state that a broker keeps for its users. It is made at one node and checked at the next: a change of kind may not lose
+any of it.
 
 contents = Contents(mixed)
 contents.fill()                # at the first kind

@@ -31,7 +31,9 @@ def links_between_kinds(mixed: Mixed) -> list[Link]:
 
 
 def cut(mixed: Mixed, users: Users, rng: random.Random, links: Iterable[Link]) -> None:
-    """Lose what the first of each pair sends to the second, until a replica is out of the ISR and producers have gone on."""
+    """Lose the packets from the first to the second of each pair, until a replica is out of the ISR and producers have
+    gone on.
+    """
     assert mixed.network is not None
     _spread_leaders(mixed)
     links = list(links)

@@ -423,7 +423,7 @@ class Cluster:
     def heal(self) -> None:
         self.cuts.clear()
 
-    # What tests ask.
+    # The questions of tests.
 
     @property
     def leaders(self) -> list[Replica]:

@@ -177,7 +177,8 @@ def _mutant(put_in: Callable[[Patch], None], by: str, **options: Any) -> tuple[s
     return put_in.__name__, Mutant(put_in, frozenset(by.split()), options)
 
 
-#: Two leaders of one epoch soon have two records at one offset: a break of 18 leads to breaks of 4 and 19.
+#: Two leaders of one epoch soon have two records at one offset, so a break of invariant 18 leads to breaks of invariants 4 and
+#: 19.
 MUTANTS = dict(
     (
         _mutant(vote_is_not_durable, "18"),

@@ -1,10 +1,10 @@
 """A classic group: its members, and its state as the record in the log has it.
 
 Hard state is what `GroupMetadataValue` holds. `recorded_group` is the fold of the log: a group made from one record,
-and from nothing else. `adopt` is what the living coordinator does with the record that it has just appended: the group
-becomes what the record says, and only then takes over what no record holds (`Member.carry_over`). So a group in memory
-cannot differ from the one that the next coordinator loads. Between two records a rebalance changes the membership in memory; if the
-coordinator moves meanwhile, the group's state is that of its last record, and the members join again. In the states Empty
+and from nothing else. `adopt` is what the living coordinator does with the record that it has just appended: the group takes
+the state of the record, and only then takes over the state that no record holds (`Member.carry_over`). So a group in memory
+cannot differ from the one that the next coordinator loads. Between two records a rebalance changes the membership in memory; if
+the coordinator moves meanwhile, the group's state is that of its last record, and the members join again. In the states Empty
 and Stable memory and log agree.
 """
 

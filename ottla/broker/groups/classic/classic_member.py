@@ -94,7 +94,7 @@ class ClassicGroupMember:
         raise AssertionError(f"member {self.member_id} supports none of {candidates}")
 
     def carry_over(self, known: ClassicGroupMember, protocol_name: str | None) -> None:
-        """Take over what no record holds from the same member before the record was appended.
+        """Take over the state that no record holds from the same member before the record was appended.
 
         The record has one protocol of the member, the chosen one. The others are kept only if that one is the same.
         """

@@ -9,7 +9,7 @@
 A new coordinator does not know whether the former one's requests arrived: it initializes again, at the group's present epoch.
 
 AlterShareGroupOffsets and DeleteShareGroupOffsets are two decisions each, as DeleteGroups is (deletion.py): the first one writes down
-which share partitions the persister is asked about, the second what came of it. If the coordinator moves in between, the client asks
+which share partitions the persister is asked about, the second the result. If the coordinator moves in between, the client asks
 again, and the first decision finds the partitions where they were left.
 """
 

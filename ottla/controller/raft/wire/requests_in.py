@@ -284,5 +284,5 @@ def _leader_nodes(
 
 
 def _endpoint_named(endpoints: QuorumEndpoints, pending: PendingRaftResponse) -> QuorumEndpoints:
-    """Return the endpoint of the listener on which the request arrived, because the sender can reach that one."""
+    """Return the endpoint of the listener on which the request arrived, because the sender can reach this endpoint."""
     return tuple(endpoint for endpoint in endpoints if endpoint.name == pending.listener_name)[:1]

@@ -1,4 +1,4 @@
-"""A member of a consumer group that remembers what a client remembers: its id, its epoch, and what it has."""
+"""A member of a consumer group with the memory of a real client: its id, its epoch, and its partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All topics of a cluster are matched some at a time, and of those that match the client sees what it may describe."""
+"""All topics of a cluster are matched in turns, and a client sees only those matches that it may describe."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ KAFKAS_DEFAULTS = {
 
 
 class Broker:
-    """A broker over one connection; what is known of topics is shared by all connections to it."""
+    """A broker over one connection. All connections to it share the known topics."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Sequences that were played against Apache Kafka 4.3.1: a node in virtual time answers each of them as that did."""
+"""Sequences that were played against Apache Kafka 4.3.1: a node in virtual time answers each of them in the same way."""
 
 from __future__ import annotations
 

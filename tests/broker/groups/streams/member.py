@@ -1,4 +1,4 @@
-"""A member of a streams group that remembers what a client remembers: its id, its epoch, and its tasks."""
+"""A member of a streams group with the memory of a real client: its id, its epoch, and its tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topologies against the topics that exist: numbers of partitions, what is missing, and what cannot be."""
+"""Topologies are compared with the topics that exist: numbers of partitions, missing topics, and contradictions."""
 
 from __future__ import annotations
 
