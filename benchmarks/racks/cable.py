@@ -33,7 +33,7 @@ TARGET_RACK, SOURCE_RACK = HEADER_BYTES + 5, HEADER_BYTES + 11
 FRAME_BYTES_MAX = HEADER_BYTES + 14 + (1 << 16)
 #: A rack's network card has the address OURS:00:00:00:00:RACK. A group's address, as of IPv6, begins with an odd byte.
 OURS = 0x02
-#: Frames that are read from one rack before those of another, and those that are due.
+#: The number of frames that are read from one rack, or sent when due, before the next rack has its turn.
 FRAMES_AT_ONCE = 64
 NICE = -10
 

@@ -33,8 +33,8 @@ TRANSACTIONAL_ID, GROUP, READERS = "copier", "copiers", "readers"
 PRODUCERS = 2
 READ_UNCOMMITTED = 0
 SETTLED_SECONDS_MAX = 20
-#: The rate of each producer in the long form. Each of its 24 checks reads all that was written before: a slow machine did not
-#: come to the end of a higher rate within two minutes.
+#: The rate of each producer in the long form. Each of its 24 checks reads all earlier records: at a higher rate a slow
+#: machine did not finish within two minutes.
 RECORDS_PER_SECOND_LONG = 2_000
 #: Some segments are sealed while the snapshots are taken, and some are not.
 SEGMENT_BYTES = str(1 << 20)

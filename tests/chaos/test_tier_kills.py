@@ -32,7 +32,7 @@ KILLS = 100 if LONG else 20
 BUCKET = "cold"
 #: Its old segments are deleted all the time.
 SHORT = "short"
-#: Of the producers: a batch must fit a segment.
+#: The settings of producers, because a batch must fit into a segment.
 SMALL = {"batch.num.messages": 10}
 #: Partitions of the topic of the records.
 RECORDS = 3

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.timeout(300)]
 
 TOPIC, UNREAD = "paid", "unread"
 TRANSACTIONS, OF_EACH = 60, 6
-#: Later than the markers of transactions, which have the time of their writing, and are found by time as records are.
+#: The timestamps are later than those of transaction markers, because a search by time finds markers, too.
 FIRST_MS = int(time.time() * 1000) + 600_000
 JAVA = Path(__file__).with_name("java") / "TieredReader.java"
 #: For how long clients look at a store that is away.

@@ -56,7 +56,7 @@ FOLLOWER_READS_VERSION = 11
 Row: TypeAlias = "tuple[FetchPartition, Partition | None, Log | None, bytes | memoryview | None, PartitionData | None]"
 
 
-#: A partition whose offset is in remote storage alone.
+#: A partition whose offset is only in remote storage.
 Moved: TypeAlias = "tuple[FetchPartition, Partition, Log]"
 
 
@@ -117,7 +117,7 @@ class SessionReader:
         self.min_bytes = min(request.min_bytes, max_bytes)
         #: The bytes of each partition when it was last read (`read`); None if a single record is enough for the request.
         self.ready_bytes: dict[FetchPartition, int] | None = {} if self.min_bytes > 1 else None
-        #: The first partition whose offset is in remote storage alone, found by `read`.
+        #: The first partition whose offset is only in remote storage, found by `read`.
         self.moved: Moved | None = None
         self.max_wait_ms = request.max_wait_ms
         self._may_wait = request.max_wait_ms > 0 and bool(session.partitions)

@@ -340,7 +340,7 @@ class RepeatedFetches:
 
 
 def reads_remote(broker: FetchedBroker, request: FetchRequest) -> bool:
-    """Return whether the request names an offset that is in remote storage alone: the handler reads that."""
+    """Return whether the request names an offset that is only in remote storage: the handler reads that."""
     if broker.tiers is None:
         return False
     for topic in request.topics:

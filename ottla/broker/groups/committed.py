@@ -1,4 +1,4 @@
-"""Committed offsets of one shard, by group, topic and partition: hard state, changed by replay alone.
+"""Committed offsets of one shard, by group, topic and partition: hard state, only changed by replay.
 
 Offsets committed in a transaction are kept apart by producer id until its marker is replayed (KIP-447 readers wait for
 them). The commit that was written later, by its record's offset, takes precedence.

@@ -71,7 +71,7 @@ class GroupStories(CoordinatorStories):
         key: Any
         key, value = records[0]
         if value is not None and key.__class__ is OffsetCommitKey:
-            # A commit's records are of one group. They are the hot path: there is no work for each.
+            # All records of a commit are of one group. On this hot path they are counted, not looked at one by one.
             self.grow(key.group, COMMITTED, (), len(records))
             return
         for key, value in records:

@@ -28,7 +28,7 @@ def failed(index: int, error: KafkaError) -> PartitionData:
 
 
 def for_member(error: KafkaError | StorageFailure) -> KafkaError:
-    """Return the error of a read as members know it. Records that are in remote storage alone cannot be read without remote
+    """Return the error of a read as members know it. Records that are only in remote storage cannot be read without remote
     storage: members retry.
     """
     if isinstance(error, StorageFailure) or error.code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:

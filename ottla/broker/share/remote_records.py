@@ -1,4 +1,4 @@
-"""The records of one share partition that are in remote storage alone: read off the loop, and kept until they are acquired (KIP-405, KIP-932).
+"""The records of one share partition that are only in remote storage: read off the loop, and kept until they are acquired (KIP-405, KIP-932).
 
 A share fetch that finds its records there begins a read and waits like one that finds none; it is woken when they have come. One read is
 under way for a share partition at a time, for all of its members. If max_wait_ms is over before the read ends, the next fetch

@@ -68,7 +68,7 @@ class TierFailure(Exception):
 
 
 class WrongBytes(TierFailure):
-    """The store has other bytes than were stored, or a file between it and the reader has."""
+    """The store, or a file that caches its bytes, has other bytes than were stored."""
 
 
 class StoredSegment(Protocol):

@@ -41,7 +41,7 @@ READ_BYTES = 8 << 20
 
 
 class RemoteSearch(NamedTuple):
-    """A search by time in the part of a log that is in remote storage alone."""
+    """A search by time in the part of a log that is only in remote storage."""
 
     partition: Partition
     log: Log
@@ -177,7 +177,7 @@ class TierReads:
         reply: Reply[T],
         then: Callable[[RemoteFindings], Answer[T]],
     ) -> None:
-        """Complete the reply with what `then` answers to the findings, unless it is cancelled."""
+        """Search all partitions, and complete the reply with the result of `then(findings)`, unless it is cancelled."""
         found: dict[tuple[str, int], tuple[int, int, int] | KafkaError | None] = {}
         searched_to: dict[tuple[str, int], int] = {}
         left = searches

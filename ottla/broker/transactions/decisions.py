@@ -182,7 +182,7 @@ def add(
 def verify(
     shard: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return NONE for partitions of the transaction; for others their producer has to abort."""
+    """Return NONE for partitions of the transaction, and for others an error with which the producer has to abort."""
     transaction = _transaction_of(shard, transactional_id, producer_id, producer_epoch)
     return {
         tp: ErrorCode.NONE if tp in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions

@@ -69,8 +69,8 @@ def _one_by_one(
 ) -> Decision[list[Result]]:
     """Decide topics one by one: an invalid topic does not hinder the others.
 
-    `partitions`: how many the topic asks for, which counts for a rejected one, too. `charge` raises KafkaError where these are
-    more than the client's quota allows; what fails otherwise is not charged.
+    `partitions` returns the number that the topic asks for, which counts for the turn even if the topic is rejected. `charge`
+    raises KafkaError if the client's quota does not allow this number; topics with another error are not charged.
     """
     records: list[MetadataRecord] = []
     results: list[Result] = []

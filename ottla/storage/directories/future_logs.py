@@ -135,7 +135,7 @@ class FutureLogs:
         return self._logs.directory_of(future).directory_id == directory_id
 
     def adopt(self, future: Log) -> Log:
-        """Make a future log the partition's log whose own log is gone with its directory: later records are lost with it."""
+        """Make a future log the partition's log, because the log itself is lost with its directory, and so are its later records."""
         directory = self._logs.directory_of(future)
         logger.warning("%s: its partition has no other log here, so it becomes the partition's log", future.directory)
         future.durability.relocate(self._logs.path_of(directory, future))

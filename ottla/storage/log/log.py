@@ -1,7 +1,7 @@
 """The log of one replica: its offsets, appends and reads, and the parts of which it consists.
 
     log start offset <= high watermark <= log end offset            and the recovery point: all below it is flushed
-    log start offset <= local start offset <= log end offset        what lies between the first two is in remote storage alone (KIP-405)
+    log start offset <= local start offset <= log end offset        what lies between the first two is only in remote storage (KIP-405)
 
 `append` is the hot path (about 3 us for a small batch): one header check, one copy into the mapped segment, no work per
 record. A log has a single writer, which runs on one thread; only `flush` may run beside it on another.

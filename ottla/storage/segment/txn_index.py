@@ -35,7 +35,7 @@ class TransactionIndex:
         return self._entries
 
     def make_room(self, files: Files, count: int) -> None:
-        """Make room for `count` entries, before their markers are appended: a marker whose entry finds no room is too late to refuse.
+        """Make room for `count` entries, before their markers are appended: an appended marker can no longer be rejected.
 
         Raises:
             StorageFailure, DiskFull: nothing has changed.

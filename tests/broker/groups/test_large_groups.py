@@ -1,7 +1,7 @@
 """Coordinators of large groups: the longest turn of the event loop, by CPU time.
 
-A node's bound is 50 ms a turn. The tests' is looser, because two cores run the whole suite: code that was quadratic or had no
-budget took 100 ms to 20 s here.
+A node's limit is 50 ms a turn. The tests have a higher limit, because two cores run the whole suite: quadratic code, or code
+without a budget, took 100 ms to 20 s here.
 """
 
 from __future__ import annotations

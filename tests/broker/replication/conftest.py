@@ -1,4 +1,4 @@
-"""An empty log, as a replica has it that was just made, and an event loop that a test runs by turns."""
+"""An empty log of a new replica, and an event loop that a test runs by turns."""
 
 from __future__ import annotations
 

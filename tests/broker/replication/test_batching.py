@@ -144,7 +144,7 @@ def test_producers_that_come_back_again_end_the_pause(leader: Leader) -> None:
 def test_a_record_of_an_internal_topic_is_not_waited_for_and_ends_the_hold_of_the_fetch_that_carries_it(
     leader: Leader,
 ) -> None:
-    """When they were held, the records of a coordinator delayed the next ones of the same transaction: 120 transactions a
+    """While fetches with a coordinator's records were held, each transaction waited for its own records: 120 transactions a
     second instead of 300.
     """
     topics = ("t", "__transaction_state")

@@ -1,4 +1,4 @@
-"""Share partitions whose next records are in remote storage alone: members get them, and nothing that the log or the state has left behind meanwhile."""
+"""Share partitions whose next records are only in remote storage: members get them, and nothing that the log or the state has left behind meanwhile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A streams group: the hard state that its records in the log make, and the soft state that is derived from it.
 
-Hard state is changed by replay alone, which takes records in any order, as compaction leaves them. Soft state is at the end of the
+Hard state is only changed by replay, which takes records in any order, as compaction leaves them. Soft state is at the end of the
 list of fields: it is lost when the coordinator moves, as in Kafka.
 """
 

@@ -1,4 +1,4 @@
-"""The ends of logs, for the lag of share groups: this broker's own are read, all others are asked of their leaders."""
+"""The ends of logs, for the lag of share groups: this broker reads its own, and asks the leaders of all others."""
 
 from __future__ import annotations
 
