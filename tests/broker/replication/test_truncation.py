@@ -1,6 +1,4 @@
-"""The offset to which a follower's log goes back: each row has a pair of epoch histories and the expected rest (invariant
-10).
-"""
+"""The offset to which a follower's log goes back: each row has two epoch histories and the expected rest (invariant 10)."""
 
 from __future__ import annotations
 
