@@ -45,13 +45,17 @@ OF_KAFKA = {
 
 
 @contextmanager
-def apache_kafka(cluster: Cluster, store: Path, node_id: int = 1) -> Iterator[None]:
-    """Run the stopped node as Apache Kafka on its directory, with its properties and its store; stop it cleanly."""
+def apache_kafka(cluster: Cluster, store: Path, node_id: int = 1, *, plugin: str = "", **more: str) -> Iterator[None]:
+    """Run the stopped node as Apache Kafka on its directory, with its properties and its store; stop it cleanly.
+
+    `plugin` is the classpath of another RemoteStorageManager, and `more` are properties for it, with underscores for dots.
+    """
     folder = Path(cluster.nodes[node_id].dir)
-    properties = cluster._properties[node_id] | OF_KAFKA | {"rsm.config.dir": str(store)}
+    own = OF_KAFKA | {"rsm.config.dir": str(store)} | {name.replace("_", "."): text for name, text in more.items()}
+    properties = cluster._properties[node_id] | own
     file = folder / "kafka.properties"
     file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
-    command = java_command(TOOLS["kafka-server-start"], str(file), extra_classpath=tiers_classpath())
+    command = java_command(TOOLS["kafka-server-start"], str(file), extra_classpath=plugin or tiers_classpath())
     with (folder / "kafka.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
