@@ -36,11 +36,9 @@ def free_base_port() -> int:
 
 
 def own_ports() -> range:
-    """The first ports that this worker of pytest-xdist may return.
+    """Return the first ports of this worker of pytest-xdist.
 
-    Other workers have other ones: they might take a port between its check and its use, or while its node is stopped.
-
-    The others have theirs: one of them would take a port between the look at it and its use, or while its node is stopped.
+    Workers have different ports: another one might take a port between its check and its use, or while its node is stopped.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % workers

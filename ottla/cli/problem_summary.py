@@ -2,8 +2,6 @@
 
 One dead broker of three is a problem of each of its replicas: the list would have 980 lines, and the first one, with the cause,
 would not be visible.
-
-A dead broker of three is a problem of each of its replicas: 980 lines, and the one that says why has scrolled away.
 """
 
 from __future__ import annotations

@@ -105,9 +105,6 @@ class Trouble(NamedTuple):
 class ReadRecords(NamedTuple):
     """The part of a response for one partition: the batches to return, the position after them and after what is left out, the
     leader epoch of the last batch, and why the next batch cannot be read.
-
-    It has the batches that are given out, the position after them and after what is not, the leader epoch of the last batch, and why the next one
-    cannot be read.
     """
 
     batches: list[BatchView]
@@ -119,8 +116,6 @@ class ReadRecords(NamedTuple):
 def batches_of(part: PartitionData, position: int, epoch: int, end: int | None) -> ReadRecords:
     """Return the batches up to `end`, and before the first one that is malformed or whose CRC is wrong (check.crcs of Java's
     consumers). Control batches are left out, and those of aborted transactions, which the response names by their producers.
-
-    Control batches stay out, and those of aborted transactions, which the response names by their producers.
     """
     aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
     open_aborted: set[int] = set()

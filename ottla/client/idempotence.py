@@ -172,8 +172,6 @@ class IdempotentBatches:
 
         Only a batch that is WRITTEN is done. One that is TOO_LARGE has been divided; if it has one record, the verdict becomes
         REJECTED.
-
-        One that is TOO_LARGE has been divided; a record that is so alone is REJECTED.
         """
         batches, verdict = self.sealed[place], verdict_on(code)
         batch = batches[0]

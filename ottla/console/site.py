@@ -211,8 +211,6 @@ class Site:
     ) -> Response:
         """Make a change that a form has asked for and that the user has confirmed by typing `names`; None means that no
         confirmation is needed. `back` is the page after it.
-
-        `back` is the page after it.
         """
         fields = await form(request)
         self.check_token(request, fields)

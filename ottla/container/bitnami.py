@@ -57,8 +57,6 @@ def property_name(variable: str) -> str:
     """Return the property of a variable.
 
     KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: only the two names with an underscore that Kafka has keep it.
-
-    KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: the two names with an underscore that Kafka has are repaired, no others.
     """
     if variable == "KAFKA_CFG_ZOOKEEPER_CLIENTCNXNSOCKET":
         return "zookeeper.clientCnxnSocket"
@@ -70,8 +68,6 @@ def with_aliases(environment: Environment) -> dict[str, tuple[str, str]]:
     """Return for each KAFKA_CFG_ variable its value, and the variable that gave it.
 
     As in that image, an alias wins over the name it stands for.
-
-    An alias wins over the name it stands for, as there.
     """
     found = {name: (value, name) for name, value in environment.items() if name.startswith(PREFIX)}
     for alias, name in ALIASES.items():

@@ -266,8 +266,6 @@ class Catalogue:
         """Create the topic of positions if it does not exist, and report the topics of the target that are then mirrored again.
 
         Return its id, or None if that is not known yet.
-
-        Return its id, None if it is not known yet.
         """
         if await self.create_internal(self._target, name) and self.remote_topics:
             there = ", ".join(self.remote_topics[:NAMED_MAX])

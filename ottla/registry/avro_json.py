@@ -30,7 +30,7 @@ class NoSuchValue(ValueError):
 def avro_writer(text: str, dependencies: Mapping[str, str]) -> Write:
     """Return a function that writes plain JSON as values of a schema.
 
-    `dependencies` are the schemas that it needs, each after those that this one needs itself.
+    `dependencies` are the schemas that it needs. Each of these comes after its own dependencies.
 
     Raises:
         ValueError and others of fastavro: the schema is not valid.

@@ -22,8 +22,6 @@ class World:
     """A node's access to the outside: clocks, chance, files, network, threads.
 
     `spawn(coroutine, name)` runs a task that belongs to the node.
-
-    `spawn(coroutine, name)` runs a task that belongs to the node.
     """
 
     clock: Clock

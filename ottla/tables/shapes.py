@@ -83,8 +83,6 @@ class RegistryShape:
         With `is_flat` a value's fields become separate columns. Values without ids (`has_ids`) are plain JSON, by the subject's
         JSON Schema.
 
-        Values without ids (`has_ids`) are plain JSON, by the subject's JSON Schema.
-
         Raises:
             RegistryWaits: the registry cannot be reached, or has no schema for a key: then the type of its column would have to
             change later.

@@ -196,8 +196,6 @@ def _readable(fds: Sequence[int], seconds: float | None) -> list[int]:
     """Return the sockets that can be read, or whose other end is closed.
 
     It uses no select, which ends at 1,024: a test may have thousands of sockets open.
-
-    A test may have thousands of sockets open, and select ends at 1,024.
     """
     poll = select.poll()
     for fd in fds:

@@ -69,8 +69,6 @@ class HttpRules:
         """Return whether the origin is the server's own.
 
         Behind a proxy that ends TLS, the connection has another scheme than the origin: so name and port must be those of Host.
-
-        Behind a proxy that ends TLS its scheme is not that of the connection: the name and the port have to be those of Host.
         """
         found = _origin(origin)
         if found is None:

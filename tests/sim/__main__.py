@@ -31,11 +31,11 @@ from tests.sim.mutants import MUTANTS, applied
 from tests.sim.registry_truth import RegistryBroken
 from tests.sim.simulation import Result, Simulation
 
-#: One seed of so many is run twice: the same seed has to make the same trace.
+#: One seed out of so many is run twice: the same seed has to give the same trace.
 REPEAT_EVERY = 20
 FAILURES_SHOWN = 5
 PROGRESS_SECONDS = 10.0
-#: One seed of so many plays unclean elections, too.
+#: One seed out of so many has unclean elections, too.
 LINEAGES_EVERY = 4
 
 
@@ -45,7 +45,7 @@ def play_tiers(seed: int) -> None:
         tier_lineages.play(seed // LINEAGES_EVERY)
 
 
-#: What plays a seed's history of a program, and raises what is wrong with it.
+#: The function that plays a program's history of a seed, and raises an error if an invariant is violated.
 HISTORIES: dict[str, tuple[Callable[[int], object], type[AssertionError]]] = {
     "mirror": (mirror_history.play, MirrorBroken),
     "registry": (registry_history.play, RegistryBroken),
@@ -79,7 +79,8 @@ def parser() -> argparse.ArgumentParser:
 def simulate(task: tuple[int, float, str | None, bool]) -> Result:
     seed, seconds, mutant, verbose = task
     logging.getLogger().setLevel(logging.DEBUG if verbose else logging.ERROR)
-    # What is garbage waits for the end of the run: a collection in its middle would cost time, and run finalizers by chance.
+    # Garbage is collected only after the run: a collection during the run would cost time, and would run finalizers at random
+    # moments.
     gc.collect()
     gc.disable()
     with applied(mutant):
@@ -106,7 +107,7 @@ def seeds_of(text: str) -> range:
 
 
 def play_history(name: str, seed: int) -> tuple[int, str | None]:
-    """Play a history of a program. Returns its seed, and what must hold and does not."""
+    """Play a history of a program. Return its seed, and the error, if there is one."""
     logging.getLogger().setLevel(logging.CRITICAL)
     play, broken = HISTORIES[name]
     try:
@@ -137,7 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
         seeds, jobs = seeds_of(arguments.seeds), arguments.jobs
     began, seconds, acknowledged, failed = time.monotonic(), 0.0, 0, 0
     struck: Counter[str] = Counter()
-    others: Counter[str] = Counter()  # of a mutant's seeds: what was noticed, and is not what the mutant breaks
+    # for the seeds of a mutant: violations that were noticed but that this mutant does not cause
+    others: Counter[str] = Counter()
     tasks = [(seed, arguments.seconds, arguments.mutant, arguments.verbose) for seed in seeds]
     progress = Progress(len(seeds))
     for done, result in enumerate(results(tasks, jobs), 1):
@@ -168,7 +170,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Progress:
-    """A line now and then: how many seeds are done, how fast, how long the others will take."""
+    """Print a line now and then: how many seeds are done, how fast, and how long the others will take."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -188,7 +190,7 @@ class Progress:
 
 
 def show(result: Result, seconds: float, *, whole: bool, brief: bool) -> None:
-    """The trace, or its end, and how to see it again; `brief` without the trace."""
+    """Return the trace, or its end, and the command that repeats it; `brief` leaves out the trace."""
     if not brief:
         print("\n".join(result.trace if whole else result.trace[-40:]))
     print(f"seed {result.seed} failed at {result.virtual_seconds:.3f} s, trace {result.hash}: {result.violation}")
@@ -198,7 +200,7 @@ def show(result: Result, seconds: float, *, whole: bool, brief: bool) -> None:
 def main() -> int:
     arguments = parser().parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets and maps of strings are gone through in the order of their hashes, which must be the same in every run.
+        # Sets and maps of strings are iterated in the order of their hashes, which must be the same in every run.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
     if arguments.mutants:

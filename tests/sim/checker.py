@@ -1,4 +1,4 @@
-"""The history held against what can be read in the end: the whole of every partition, at both isolation levels."""
+"""The check of the history against everything that can be read at the end of a run, at both isolation levels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def _transactional(history: History, partition: TopicPartition) -> set[bytes]:
 
 
 def _all_or_nothing(consumers: list[Consumer], history: History) -> None:
-    """30, 31: a committed transaction is seen whole in the end, and no read_committed consumer ever sees an aborted one."""
+    """Invariants 30 and 31: a committed transaction is complete in the end, and no read_committed consumer ever sees an aborted
+    one.
+    """
     committed = consumers[-1]
     final = {value for log in committed.seen.values() for value in log.values()}
     ever = final.union(
@@ -68,7 +70,7 @@ def _all_or_nothing(consumers: list[Consumer], history: History) -> None:
 
 
 def _one_value(consumers: list[Consumer], everything: Consumer) -> None:
-    """Check that all read the same at an offset (invariant 2)."""
+    """Check that all consumers read the same record at an offset (invariant 2)."""
     for consumer in consumers:
         for partition, seen in consumer.seen.items():
             log = everything.seen[partition]
@@ -113,7 +115,7 @@ def _nothing_twice(
 
 
 def _in_order(partition: TopicPartition, log: dict[int, bytes], sends: list[Operation]) -> None:
-    """Check that what an idempotent producer sent is in the log in its order (invariant 27)."""
+    """Check that the batches of an idempotent producer are in the log, in the order in which it sent them (invariant 27)."""
     producers = {send.process.encode() for send in sends if send.name == SEND_IDEMPOTENT}
     last: dict[bytes, int] = {}
     for offset in sorted(log):

@@ -1,4 +1,4 @@
-"""Seeded histories of one compacted log: as `storage_history`, with the log cleaner at work most of the time."""
+"""Seeded histories of one compacted log: they are like those of `storage_history`, but the log cleaner runs most of the time."""
 
 from __future__ import annotations
 

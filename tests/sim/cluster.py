@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BROKER_PORT, CONTROLLER_PORT = 9092, 9093
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 STOP_SECONDS_MAX = 45
-#: A process that ended by itself, or by its disk, is started again by what watches over it.
+#: The supervisor starts a process again that ended by itself, or because of its disk.
 SUPERVISOR_SECONDS = (0.5, 3.0)
 SHARE_DELIVERY_LIMIT = 4
 
@@ -36,7 +36,7 @@ class SimNode:
     def __init__(self, number: int, host: SimHost, properties: Mapping[str, str]) -> None:
         self.number, self.host, self.properties = number, host, dict(properties)
         self.life = 0
-        self.disks = 1  # that it has had: with an empty one it starts over
+        self.disks = 1  # the log directories that it has had: with an empty one it starts over
         self.server: Node | None = None
         self.is_serving = self.is_leaving = False
         self.failure: BaseException | None = None
@@ -58,12 +58,12 @@ class SimNode:
 
     @property
     def is_up(self) -> bool:
-        """There is a process, and it has not been killed in the middle of a call."""
+        """Return whether there is a process, and it has not been killed in the middle of a call."""
         return self.server is not None and not self.host.disk.killed
 
     @property
     def has_failed(self) -> bool:
-        """Its process has ended, or has lost its disk and will not get it back."""
+        """Return whether its process has ended, or has lost its disk and will not get it back."""
         server = self.server
         if server is None:
             return False
@@ -73,14 +73,14 @@ class SimNode:
 
     @property
     def has_lost_directory(self) -> bool:
-        """It goes on without it, until the disk is repaired and the node started again."""
+        """The node goes on without the directory, until the disk is repaired and the node started again."""
         return (
             self.server is not None and self.server.logs is not None and bool(self.server.logs.open.offline_directories)
         )
 
     @property
     def end_of_full_disk(self) -> BaseException | None:
-        """Return why the node, or one of its directories, has ended for lack of room."""
+        """Return why the node, or one of its directories, has stopped for lack of space."""
         if self.server is None or self.server.logs is None:
             return None
         failures = [directory.failure for directory in self.server.logs.directories]
@@ -114,7 +114,7 @@ class SimNode:
         """
         mounted, self.host.disk = self.host.disk, self.host.empty_disk(rng)
         self.boot()
-        self.is_leaving = True  # no supervisor and no other fault takes it for a node that has failed, or is there
+        self.is_leaving = True  # no supervisor and no other fault takes it for a failed node, or for a running one
         await asyncio.sleep(rng.uniform(0.5, 6))
         await self.crash(power=False)
         self.host.disk = mounted
@@ -124,7 +124,7 @@ class SimNode:
         await self.host.crash(power)
 
     async def stop(self) -> None:
-        """SIGTERM, and what is left after the sender's time limit."""
+        """Send SIGTERM, and kill the process after the sender's time limit."""
         assert self.server is not None
         self.is_leaving, self.is_serving = True, False
         tasks = self.host.tasks
@@ -134,13 +134,13 @@ class SimNode:
         await self.crash(power=False)
 
     async def _leave(self, server: Node) -> None:
-        # A full or broken disk: the next start finds it unclean.
+        # With a full or broken disk, the next start finds an unclean stop.
         with contextlib.suppress(StorageFailure, Killed):
             await server.stop()
 
 
 class Unexpected(logging.Handler):
-    """Failures that a node logs and goes on: for a living process each is a mistake of ours."""
+    """Failures that a node logs without stopping: for a living process each is a bug of ours."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(logging.ERROR)
@@ -161,7 +161,7 @@ class Unexpected(logging.Handler):
 
 
 class SimCluster:
-    """All nodes and the network between them; what watches over the processes."""
+    """All nodes, the network between them, and the supervisor of the processes."""
 
     def __init__(self, rng: random.Random, roles: Mapping[int, str], settings: Mapping[str, str]) -> None:
         self.rng = rng
@@ -181,7 +181,7 @@ class SimCluster:
 
     @property
     def active_controller(self) -> SimNode | None:
-        """The leader of the newest epoch there has been, if it lives: others only think that they lead."""
+        """Return the leader of the newest epoch that has existed, if it lives: others only think that they lead."""
         active = None
         for node in self.nodes:
             if node.is_up and node.server is not None and node.server.started_metadata:
@@ -195,9 +195,10 @@ class SimCluster:
 
     @property
     def decided_image(self) -> MetadataImage | None:
-        """The metadata by which the active controller decides, or None while what it has published is older.
+        """Return the metadata by which the active controller decides, or None while its published metadata is older.
 
-        One that was just elected has yet to replay some (seed 74), and what is committed is published in turns (seeds 663 and 748).
+        A controller that was just elected has to replay some records first (seed 74), and committed records are published in
+        turns (seeds 663 and 748).
         """
         active = self.active_controller
         if active is None or active.server is None or active.server.controller is None:
@@ -226,7 +227,10 @@ class SimCluster:
 
 
 def properties_of(number: int, roles: Mapping[int, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Kafka's properties of one node; few partitions of internal topics, so that a run's time goes to what it tests."""
+    """Return Kafka's properties of one node.
+
+    Internal topics have few partitions, so that the run's time is spent on the tested parts.
+    """
     listeners = {
         "broker": f"PLAINTEXT://n{number}:{BROKER_PORT}",
         "controller": f"CONTROLLER://n{number}:{CONTROLLER_PORT}",
@@ -249,8 +253,8 @@ def properties_of(number: int, roles: Mapping[int, str], settings: Mapping[str, 
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
         "group.initial.rebalance.delay.ms": "0",
-        # A member whose last request is lost goes with its session, which begins again with each coordinator: 45 s, the default,
-        # is all the time that a healed cluster has (seed 108).
+        # A member whose last request is lost leaves with its session, which begins again at each coordinator. The default of 45
+        # s is all the time that a healed cluster has (seed 108).
         "group.consumer.min.session.timeout.ms": "10000",
         "group.consumer.session.timeout.ms": "10000",
         "group.share.min.session.timeout.ms": "10000",
@@ -258,7 +262,7 @@ def properties_of(number: int, roles: Mapping[int, str], settings: Mapping[str, 
         "group.streams.min.session.timeout.ms": "10000",
         "group.streams.session.timeout.ms": "10000",
         "group.streams.num.standby.replicas": "1",
-        # Locks that time out, snapshots and pruning, all within the time of a run.
+        # Locks time out, snapshots are written and old logs are deleted within the time of a run.
         "group.share.min.record.lock.duration.ms": "1000",
         "group.share.record.lock.duration.ms": "2500",
         "group.share.delivery.count.limit": str(SHARE_DELIVERY_LIMIT),

@@ -27,7 +27,7 @@ _process_heartbeat = broker_heartbeat.process_heartbeat
 
 
 def online_if_registered(directory: bytes, registered: Sequence[bytes]) -> bool:
-    """KAFKA-16162: registered below metadata.version 17 a broker has no directories, and so none that is online."""
+    """KAFKA-16162: a broker that registered below metadata.version 17 has no directories, and so none that is online."""
     return directory in registered
 
 
@@ -47,7 +47,7 @@ def failed_directory_stays_eligible(
 
 
 def clean_by_the_mark_alone(state: Any, request: Any, leaving: Any) -> list[Any]:
-    """Clean without asking whether the directory of a replica is still there."""
+    """Treat a stop as clean without asking whether the directory of a replica still exists."""
     former = state.image.cluster.brokers.get(request.broker_id)
     if former is None:
         return []
@@ -58,7 +58,7 @@ def clean_by_the_mark_alone(state: Any, request: Any, leaving: Any) -> list[Any]
 
 
 def in_batches_of_two(self: runtime.Controller, state: Any, records: list[Any]) -> None:
-    """Divide registrations alone: what a client asked for stays atomic."""
+    """Divide only registrations: the changes that a client requested stay atomic."""
     if not isinstance(records[-1], RegisterBrokerRecord):
         _append(self, state, records)
         return
@@ -180,8 +180,8 @@ QUORUM: dict[str, tuple[str, tuple[Patch, ...]]] = {
         ((LogState, "is_flushed", property(lambda self: True)),),
     ),
 }
-#: The invariants that each of the mutants breaks: "caught" means one of these, and no other. Here because a mutant that dies
-#: of an exception of its own proves nothing. What is not named here may be noticed by any invariant.
+#: The invariants that each mutant breaks. A mutant counts as caught only by one of these, because a mutant that fails with its
+#: own exception proves nothing. Any invariant may notice a mutant that is not listed here.
 BY: dict[str, str] = {
     "truncate-to-watermark": "1 2 3 4 5",
     "no-epoch-fence": "17",
@@ -205,7 +205,7 @@ BY: dict[str, str] = {
     "unclean-election": "1 3 4 5",
     "unclean-stop-unnoticed": "1 3 4 5",
     "vote-not-durable": "18",
-    "votes-for-all": "18 19",  # of two leaders of an epoch, the second may lack what the first has committed
+    "votes-for-all": "18 19",  # of two leaders in one epoch, the second may lack records that the first has committed
     "votes-for-any-log": "19",
     "commits-alone": "19",
     "metadata-not-flushed": "19",

@@ -31,7 +31,7 @@ PREPARED_SECONDS_MAX = 20
 
 
 async def prepare(admin: Admin, cluster: SimCluster, group: str, *, copies: bool) -> None:
-    """The feature, the topic and the group's settings, until all brokers know them."""
+    """Set the feature, the topic and the group's settings, and wait until all brokers know them."""
     level = FeatureUpdateKey(feature=SHARE_VERSION, max_version_level=SHARE_VERSION_LEVEL, upgrade_type=UPGRADE)
     configs = {
         "errors.deadletterqueue.topic.name": TOPIC,
@@ -67,7 +67,7 @@ Letters = dict[Place, list[tuple[dict[str, bytes | None], bytes | None]]]
 
 
 def written(cluster: SimCluster) -> Letters:
-    """The headers and the value of each letter that is committed, by the place of its record."""
+    """Return the headers and the value of each committed letter, by the position of its record."""
     letters: Letters = {}
     for partition in (p for node in cluster.brokers for p in node.partitions() if p.topic == TOPIC):
         log = partition.leader_log

@@ -17,7 +17,7 @@ from tests.sim.storage_history import OPERATIONS, StorageHistory
 
 
 class HardStops(StorageHistory):
-    """Every life ends with a stop, on a disk that is full, and the power goes."""
+    """Every life ends with a stop on a full disk, and then the power fails."""
 
     stops, power_losses = 1.0, 1.0
     stop_faults = (("none", 20), ("full", 60), ("failure", 20))
@@ -43,7 +43,7 @@ class CutShort(StorageHistory):
 
 
 class FailedSyncs(StorageHistory):
-    """A sync fails, and what it was to write counts as written from then on; the next process syncs, and the power goes."""
+    """A sync fails, and from then on its data counts as written; the next process syncs, and the power fails."""
 
     power_losses, stops = 0.5, 0.0
     names = (("logs",),)
@@ -70,7 +70,7 @@ class CheckpointsBeside(StorageHistory):
 
 
 class ShortenedLogs(StorageHistory):
-    """Checkpoints of what the power then takes away, and other records in its place before the next restart."""
+    """Checkpoints of records that a power loss then removes, and other records in their place before the next restart."""
 
     power_losses, stops = 0.6, 0.0
     names = (("logs",), ("compacted",))
@@ -82,7 +82,7 @@ class ShortenedLogs(StorageHistory):
 
 
 class DamagedStops(StorageHistory):
-    """Every life ends with a clean stop, and a look at what media make of its many segments."""
+    """Every life ends with a clean stop, and a check of damaged copies of its many segments."""
 
     longer = 2  # each stop is looked at four times
     stops, damages = 1.0, (4,)
@@ -111,7 +111,7 @@ class FrozenProducers(StorageHistory):
 
 
 class FlushedEpochs(StorageHistory):
-    """Elections, flushes with their checkpoints, and the power goes."""
+    """Elections, flushes with their checkpoints, and power losses."""
 
     power_losses, stops = 1.0, 0.0
     faults = (("none", 1),)
@@ -126,7 +126,7 @@ class SwapsCutShort(CleanerHistory):
 
 
 class TruncatedSnapshots(FrozenProducers):
-    """The log is truncated while a flush writes the snapshot of what it was."""
+    """The log is truncated while a flush writes the snapshot of its former state."""
 
     beside = ("truncate", "truncate", "append", "roll", "append")
     operations = (("append", 45), ("flush_beside", 30), ("roll", 12), ("advance", 5), ("truncate", 5))
@@ -153,7 +153,7 @@ class LoweredCheckpoints(StorageHistory):
 
 
 class DelayedMetadata(StorageHistory):
-    """Answers that the network has not sent, while the log under them is truncated, rolled and replaced."""
+    """Responses that the network has not sent yet, while the log under them is truncated, rolled and replaced."""
 
     faults = (("none", 1),)
     operations = (("append", 50), ("hold", 25), ("roll", 8), ("truncate", 12), ("truncate_fully", 4), ("recreate", 2))
@@ -173,7 +173,7 @@ DIRECTED: tuple[type[StorageHistory], ...] = (
     LoweredCheckpoints,
     DelayedMetadata,
 )
-#: In how many of them other operations take place, too, and how many kinds of those.
+#: In how many histories other operations take place, too, and how many kinds of them.
 MIXED_SHARE, MIXED_OPERATIONS = 1 / 3, 3
 
 
@@ -197,7 +197,7 @@ def _directed(kind: type[StorageHistory], seed: int) -> StorageHistory:
 
 
 def run_histories(seed: int) -> list[StorageHistory]:
-    """Runs those of a seed; a failure names the command that replays them and the last things that happened."""
+    """Runs the histories of a seed; a failure names the command that replays them, and the last events."""
     histories = storage_histories_of(seed)
     for history in histories:
         try:

@@ -9,7 +9,9 @@ from tests.sim.cluster import SimNode
 
 
 def misplaced(node: SimNode, image: MetadataImage) -> str | None:
-    """Return which replica of this broker moves, is in two directories, or in another one than the controller has; None: none."""
+    """Return which replica of this broker still moves, is in two directories, or is not in the directory that the controller
+    has for it; None if there is none.
+    """
     server = node.server
     if server is None or server.logs is None:
         return f"{node} has no logs"

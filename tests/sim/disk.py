@@ -106,7 +106,7 @@ class SimMappedFile:
         inode = self._inode
         data = inode.data
         if inode.unreadable and not self._writable:
-            data = bytearray(data)  # what a process would die of when it touched it
+            data = bytearray(data)  # the error that a process gets when it touches such a page
             for start, end in inode.unreadable:
                 data[start:end] = poison(len(data[start:end]))
         self._mapped = [*(known for known in self._mapped if is_held(known)), data]
@@ -121,7 +121,7 @@ class SimDisk:
     def __init__(self, rng: random.Random, now_ms: Callable[[], int], room_bytes: int = CAPACITY_BYTES) -> None:
         self._rng, self._now_ms = rng, now_ms
         self.room_bytes = room_bytes
-        self.process = 0  # counts the crashes: a call of a process that is gone does nothing any more
+        self.process = 0  # a counter of the crashes: calls of a process that has ended have no effect any more
         self.calls = 0
         self.fail_next_syncs = 0
         self.failed: str | None = None  # the call that `fail_after` let fail
@@ -136,7 +136,7 @@ class SimDisk:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def crash(self, power: bool) -> None:
-        """The node ended without a word; with `power` lost, so did the kernel's pages."""
+        """The node ended abruptly; with `power`, the kernel's pages are lost, too."""
         self.process += 1
         self._locks.clear()
         self.disarm()
@@ -167,7 +167,7 @@ class SimDisk:
         self.on_call = None
 
     def changing(self, kind: str, path: str, process: int | None = None) -> None:
-        """A call is about to change something; here is where faults strike."""
+        """Note that a call is about to change something; faults strike here."""
         if self.killed or (process is not None and process != self.process):
             raise Killed
         self.calls += 1
@@ -271,7 +271,7 @@ class SimDisk:
         inode.modified_ms = self._now_ms()
 
     def reserve(self, path: str, size: int) -> None:
-        """The room is there now: what it is for is written in the same turn."""
+        """Check only that there is space: the caller uses it in the same turn."""
         self.create(path)
         inode = self._must(path)
         self.changing("reserve", path)
@@ -305,7 +305,7 @@ class SimDisk:
         old_dir.rename(old, new)
 
     def remove(self, path: str) -> None:
-        if self._node(path) is not None:  # neither the file nor its directory has to be there, as with the real one
+        if self._node(path) is not None:  # neither the file nor its directory has to exist, as with the real call
             directory, name = self._place(path)
             self.changing("remove", path)
             directory.drop(name)
@@ -391,7 +391,7 @@ class SimDisk:
         return self._directory(posixpath.dirname(path)), posixpath.basename(path)
 
     def reading(self, path: str, start: int, end: int) -> None:
-        """A read is about to take place; a medium may not be able to."""
+        """Note that a read is about to take place; a damaged medium may fail."""
         inode = self._must(path)
         if any(bad_from < end and bad_to > start for bad_from, bad_to in inode.unreadable):
             raise StorageFailure(path, OSError(errno.EIO, f"simulated medium error in [{start}, {end})"))

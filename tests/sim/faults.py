@@ -35,19 +35,19 @@ class Fault:
     name: str
     weight: int
     strike: Callable[[Faults, SimNode], Awaitable[None]]
-    #: It may cost its node what was not synced, or make it look as if.
+    #: Faults that may cost their node unsynced data, or look as if they had.
     kills: bool = False
     loses: bool = False
-    #: It stops its node in order: the next start has the proof that nothing was lost.
+    #: Faults that stop their node cleanly: the next start has the proof that nothing was lost.
     in_order: bool = False
     #: Its node's "disk", or one "directory" of it, does not come back.
     takes: str = ""
-    #: Every node that is up, whichever it was drawn for.
+    #: The fault strikes every running node, whichever node was drawn for it.
     of_all: bool = False
 
 
 class Faults:
-    """Strikes until it is stopped; `heal` undoes the faults that an operator would undo, and starts the nodes that are down."""
+    """Strikes until it is stopped. `heal` undoes the faults that an operator would undo, and starts the nodes that are down."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Faults:
     ) -> None:
         self.cluster, self.rng, self.history, self.clients, self.admin = cluster, rng, history, clients, admin
         self.flushes = flushes
-        #: By chance of its own: the other faults of a seed are what they were.
+        #: These have their own random numbers, so that the other faults of a seed stay as they were.
         self._unmounts = unmounts
         self.struck: dict[str, int] = {}
-        #: It may have lost what it had not synced, and is not in every ISR again yet.
+        #: The node may have lost unsynced data, and is not in every ISR again yet.
         self.lossy: SimNode | None = None
-        #: Its disk is about to be taken, and what it acknowledges until then may be with one other node alone.
+        #: The node's disk will be removed soon, and records that it acknowledges until then may be on only one other node.
         self._losing: SimNode | None = None
         self._busy: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +90,7 @@ class Faults:
         await supervisor
 
     async def heal(self) -> None:
-        """All faults end; what still strikes is waited for, because it heals itself."""
+        """End all faults; those that heal by themselves are waited for."""
         self._over = True
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=60)
@@ -138,7 +138,7 @@ class Faults:
             return True
         if self.flushes:
             return self._losing is None
-        # A node that a fault has still to take down is whole, and yet its disk counts as lost (seed 618: two of three).
+        # A node that will lose its disk soon is still running, but its disk already counts as lost (seed 618: two of three).
         if self.lossy is not None and self.lossy.number not in self._busy and self.is_whole(self.lossy):
             self.lossy = None
         if fault.loses:
@@ -150,18 +150,18 @@ class Faults:
         return self.lossy is None or (self.lossy is node and not fault.of_all)
 
     def _may_take(self, fault: Fault, node: SimNode) -> bool:
-        """Every partition has a replica in sync elsewhere, and no other disk is still to be replaced."""
+        """Return whether every partition has another replica in sync, and no other disk waits for its replacement."""
         active = self.cluster.active_controller
         if active is None or active.server is None or not node.is_broker or not node.is_serving:
             return False
-        # A controller keeps its vote on its disk; of two directories it is in the first.
+        # A controller keeps its vote on its disk; with two directories, the vote is in the first.
         if node.is_controller if fault.takes == "disk" else "," not in node.properties["log.dirs"]:
             return False
         if not all(self.is_whole(other) for other in self.cluster.brokers if other is not node):
             return False
         image = active.server.metadata.loader.image
         if not image.features.elr_enabled:
-            return False  # the last replica standing would be elected, with its disk or without
+            return False  # the last replica would be elected, with its disk or without it
         for topic in image.topics:
             for registration in topic.partitions.values():
                 if node.number in registration.replicas and not set(registration.isr) - {node.number}:
@@ -170,7 +170,7 @@ class Faults:
         return True
 
     def is_whole(self, node: SimNode) -> bool:
-        """The controller has it in every ISR, in its present life."""
+        """Return whether the controller has the node in every ISR, in its present life."""
         active = self.cluster.active_controller
         if (
             active is None
@@ -242,7 +242,7 @@ class Faults:
         await self._down(node, power=True)
 
     async def power_of_all(self, node: SimNode) -> None:
-        """Cut the power of all nodes, or of this one alone if nodes acknowledge without a flush."""
+        """Cut the power of all nodes, or of this node alone if nodes acknowledge without a flush."""
         nodes = self.cluster.nodes if self.flushes else [node]
         struck = [each for each in nodes if each is node or (each.number not in self._busy and each.is_up)]
         self._busy.update(each.number for each in struck)
@@ -267,7 +267,7 @@ class Faults:
             await self._down(node, power=False)
 
     async def take_directory(self, node: SimNode) -> None:
-        """It fails, or its files are gone after a stop in order; the node goes on without it."""
+        """A directory fails, or its files are gone after a clean stop; the node goes on without it."""
         paths = node.properties["log.dirs"].split(",")
         server = node.server
         if server is None or server.logs is None:
@@ -289,7 +289,7 @@ class Faults:
         self.history.note(f"{node} goes on without {paths[-1]}")
 
     async def replace(self, node: SimNode) -> None:
-        """The machine burns; another gets its name, after the operator has unregistered the old one, or not."""
+        """The machine is lost; another one gets its name, with or without an unregistration of the old one."""
         await node.crash(power=False)
         for path in node.properties["log.dirs"].split(","):
             self._remove(node, path)
@@ -308,7 +308,7 @@ class Faults:
         disk.sync_dir(path.rpartition("/")[0] or "/")
 
     async def slow_disk(self, node: SimNode) -> None:
-        """All calls take long; of two disks the second one may hang instead, and the first goes on."""
+        """All calls take long. With two disks, instead the second one may hang while the first goes on."""
         host, (_, *others) = node.host, node.properties["log.dirs"].split(",")
         before, seconds_max = host.disk_seconds_max, self.rng.choice((0.05, 0.3, 1.0))
         if others and seconds_max == 1.0:
@@ -321,13 +321,13 @@ class Faults:
         host.disk_seconds_max = before
 
     async def stall_controller(self, node: SimNode) -> None:
-        """The active controller is suspended: the others are there, and may elect another."""
+        """The active controller is suspended; the others run, and may elect another one."""
         active = self.cluster.active_controller
         if active is not None:
             await self.stall(active)
 
     async def leader_from_controller(self, node: SimNode) -> None:
-        """A leader that clients and one follower still reach, and neither controllers nor the other follower do."""
+        """Clients and one follower still reach the leader, but the controllers and the other follower do not."""
         active = self.cluster.active_controller
         if active is None or active.server is None:
             return
@@ -352,7 +352,7 @@ class Faults:
         await self._cut(list(dict.fromkeys(links)), both=True)
 
     async def change_voters(self, node: SimNode) -> None:
-        """One joins or leaves the quorum, where the voters are in the log (KIP-853)."""
+        """A voter joins or leaves the quorum, if the voters are in the log (KIP-853)."""
         active = self.cluster.active_controller
         if active is None or active.server is None:
             return
@@ -369,8 +369,11 @@ class Faults:
             await self.admin.remove_voter(ReplicaKey(*leaving.key))
 
     async def power_before_flush(self, node: SimNode) -> None:
-        """A voter loses power, and with it the metadata that was on no disk of its own yet; the leader, which no other voter could
-        fetch from, is cut off at the same time. What it had counted for, it has to have."""
+        """A voter loses power, and with it the metadata that its own disk did not have yet.
+
+        At the same time the leader, from which no other voter could fetch, is cut off. The voter must still have everything
+        that it was counted for.
+        """
         active = self.cluster.active_controller
         if active is None or active.server is None or active is node:
             return
@@ -398,7 +401,9 @@ class Faults:
                 hub.mend(*link)
 
     async def full_disk(self, node: SimNode) -> None:
-        """The node has to outlive it, and to go on by itself once there is room: also after a long time, and with its reserve used up."""
+        """The node has to survive a full disk, and to go on by itself once there is space, also after a long time and with its
+        reserve used up.
+        """
         disk = node.host.disk
         room, seconds = self.rng.choice((0, 500, 5000)), self.rng.uniform(0.2, 4)
         reserve = f"{node.metadata_directory}/{DIRECTORY}/{RESERVE}"
@@ -413,7 +418,7 @@ class Faults:
             await self._down(node, power=False)
 
     async def restart(self, node: SimNode) -> None:
-        """Restart the node in order, with controlled shutdown."""
+        """Restart the node cleanly, with controlled shutdown."""
         if not node.is_serving:
             return
         await node.stop()
@@ -465,7 +470,7 @@ class Faults:
             self.cluster.hub.mend(*link)
 
     async def slow_connections(self, node: SimNode) -> None:
-        """Slow connections down: of two messages that are sent over different ones the later one may arrive first, by far."""
+        """Slow connections down: of two messages on different connections, the later one may arrive much earlier."""
         rng = self.rng
         hub = self.cluster.hub
         struck = hub.connections_of(node.host.name)

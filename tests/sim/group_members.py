@@ -17,7 +17,7 @@ from tests.sim.clients.streams_members import StreamsGroup, StreamsMember
 from tests.sim.cluster import SHARE_DELIVERY_LIMIT, SimCluster
 from tests.sim.history import TopicPartition
 
-#: Each by chance of its own, so that the rest of a seed is what it was.
+#: Each has its own random numbers, so that the rest of a seed stays as it was.
 CONSUMER_SHARE, SHARE_SHARE, STREAMS_SHARE = 0.3, 0.4, 0.25
 
 #: Makes a client with a name.
@@ -25,7 +25,7 @@ Make = Callable[[type[Any], str, random.Random], Any]
 
 
 class GroupMembers:
-    """The members of groups; with `is_able` the cluster has the features from its beginning, and no scene takes up the time of the seed."""
+    """The members of groups. With `is_able` the cluster has the features from the start, and no scene uses up the seed's time."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class GroupMembers:
             sharer.group.is_calm = True
 
     def unsettled(self) -> str | None:
-        """Return why not every group is stable with everything owned (invariant 42); None if they are."""
+        """Return the reason why not every group is stable with everything owned (invariant 42); None if they are."""
         return (
             (consumer_members.unsettled(self.consumers) if self.consumers else None)
             or (share_members.unsettled(self.share) if self.share else None)
@@ -108,7 +108,7 @@ class GroupMembers:
         )
 
     def unread(self) -> str | None:
-        """Return what the share group has yet to read or to acknowledge; None if there is nothing."""
+        """Return the records that the share group has yet to read or to acknowledge; None if there are none."""
         if not self.share:
             return None
         group = self.share[0].group
@@ -137,7 +137,7 @@ class GroupMembers:
         everything: Mapping[TopicPartition, Mapping[int, bytes]],
         committed: Mapping[TopicPartition, Mapping[int, bytes]],
     ) -> None:
-        """The share group has had everything, and what it gave up has its dead letter."""
+        """Return whether the share group has read everything, and each record that it gave up has its dead letter."""
         if self.share:
             group = self.share[0].group
             logs = committed if "share.isolation.level" in group.configs else everything
@@ -148,7 +148,7 @@ class GroupMembers:
     # -- Leaders -----------------------------------------------------------------------------------------------------
 
     def _leadership(self, number: int, at: TopicPartition) -> tuple[int, int] | None:
-        """Return in which life and epoch the broker leads the partition; None if a node knows of a newer epoch."""
+        """Return the life and the epoch in which the broker leads the partition; None if a node knows a newer epoch."""
         newest = self._epochs.get(at, -1)
         for node in self._cluster.nodes:
             if node.server is not None and node.server.started_metadata:

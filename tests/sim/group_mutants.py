@@ -28,7 +28,7 @@ _check_held = share_partition._check_held
 
 
 def answer_before_the_write(self: LedSharePartition, update: Update | None, done: Any = None) -> None:
-    """The members are answered, and the next fetch acts on it, while the write is under way."""
+    """The members get their responses, and the next fetch depends on the change, while it is still being written."""
     if update is None:
         return
     state = self.state
@@ -45,14 +45,14 @@ def load_the_start_alone(cls: Any, settings: ShareSettings, state: ShareState, s
 
 
 def begin_at_the_first_batch(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
-    """Records that an earlier leader had out, and that were not released, are passed over."""
+    """Skip records that an earlier leader had delivered, and that were not released."""
     first = state.batches[0].first_offset if state.batches else start_offset
     loaded: SharePartition = _load(cls, settings, state, max(start_offset, first))
     return loaded
 
 
 def pass_what_is_held(self: InFlightRecords) -> bool:
-    """The start offset moves past records that are with a member."""
+    """The start offset moves past records that a member still holds."""
     passed = TERMINAL | {RecordState.ACQUIRED}
     index = next(
         (i for i, run in enumerate(self.runs) if run.state not in passed or run.target is not None), len(self.runs)
@@ -76,7 +76,7 @@ def count_less(self: SharePartition, changes: Any) -> Update | None:
 
 
 def time_out_early(self: SharePartition, now_ms: int) -> Update | None:
-    """The first lock to time out takes all others along."""
+    """The first lock that times out ends all other locks, too."""
     return _time_out(self, now_ms + 10_000)
 
 

@@ -21,7 +21,7 @@ from tests.rules.sources import ROOT, below, short_path
 from tests.sim.loop import Handle, Lane, SimLoop
 
 MAP = "controller/metadata/shared_map.py"
-#: Frames of their own in Python, lines of their function for a reader.
+#: Python has separate frames for these; a reader sees lines of their function.
 INLINE = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 
 
@@ -79,7 +79,7 @@ def file_of(code: CodeType) -> str | None:
     if code.co_filename.startswith("<"):
         return "protocol/compile.py" if "ottla.protocol." in code.co_filename else None
     path = short_path(os.path.relpath(os.path.realpath(code.co_filename), ROOT))
-    # A map is what a dict is: looking into it leads nowhere.
+    # A map is like a dict: a lookup calls no code of the node.
     return path if path.split("/")[0] in {"ottla", *below("broker")} and path != MAP else None
 
 
@@ -110,7 +110,7 @@ def traced(run: Callable[[], None]) -> list[Call]:
 
 @contextmanager
 def recorded(loop: SimLoop, lanes: Sequence[Lane]) -> Iterator[list[Turn]]:
-    """The turns of these processes while the body runs."""
+    """Record the turns of these processes while the body runs."""
     turns: list[Turn] = []
 
     def run(handle: Handle) -> None:
@@ -127,7 +127,7 @@ def recorded(loop: SimLoop, lanes: Sequence[Lane]) -> Iterator[list[Turn]]:
 
 
 def visits(calls: Sequence[Call], is_lookup: Callable[[str], bool]) -> Visit:
-    """The tree; a file that is only looked up is none of it, what it calls is its caller's."""
+    """Build the tree. A file that is only looked up is not in it: its calls belong to its caller."""
     root = Visit("")
     stack = [(-1, root)]
     for call in calls:
@@ -150,7 +150,7 @@ def passed_through(root: Visit) -> set[str]:
 
 
 def missing(rows: Sequence[Row], calls: Sequence[Call]) -> Row | None:
-    """The first of the rows that is not called after those before it."""
+    """Return the first of the rows that is not called after the rows before it."""
     following = iter(calls)
     for row in rows:
         if not any((call.file, call.function) == (row.file, row.function) for call in following):
@@ -159,7 +159,10 @@ def missing(rows: Sequence[Row], calls: Sequence[Call]) -> Row | None:
 
 
 def walks(page: str) -> dict[str, list[Row]]:
-    """The tables of the page by the titles above them; a row whose first column is empty belongs to the turn of the row before."""
+    """Return the tables of the page by the titles above them.
+
+    A row whose first column is empty belongs to the turn of the row before.
+    """
     found: dict[str, list[Row]] = {}
     title, turn, node = "", 0, ""
     for line in page.splitlines():

@@ -24,7 +24,7 @@ POISON = b"SIGBUS!!"
 
 @dataclass(eq=False)
 class Mapped:
-    """A file as a program has mapped it: from `end` on it has memory of its own."""
+    """A file as a program has mapped it: after `end`, the mapping has its own memory."""
 
     data: bytearray
     end: int
@@ -32,20 +32,24 @@ class Mapped:
 
 @dataclass(eq=False)
 class Inode:
-    """One file: `data` is what programs see, `durable` what the platters hold."""
+    """One file: `data` is what programs see, `durable` what is on the disk."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
     modified_ms: int = 0
-    # After a failed sync: what the kernel takes to be on the platters, and the pages written since with the same bytes.
+    # After a failed sync: the content that the kernel believes to be on the disk, and the pages written since with the same
+    # bytes.
     believed: bytes | None = None
     touched: set[int] = field(default_factory=set)
-    # What programs have mapped: views of these may be held though `data` is another one by now.
+    # The mapped contents: views of these may exist although `data` is another object by now.
     mapped: list[Mapped] = field(default_factory=list)
     unreadable: list[tuple[int, int]] = field(default_factory=list)  # ranges that the medium has lost
 
     def truncate(self, size: int) -> None:
-        """Views keep their pages as far as the file goes. What they show of it beyond kills who looks at it: here it is poison."""
+        """Views keep their pages up to the end of the file.
+
+        A real process that looks at a page behind the end is killed: here the page has poison.
+        """
         for mapped in self.mapped:
             if is_held(mapped.data) and mapped.end > size:
                 mapped.data[size : mapped.end] = poison(mapped.end - size)
@@ -57,24 +61,24 @@ class Inode:
         self.touched.clear()
 
     def commit_length(self) -> None:
-        """The journal was written: it has the length too, but not the bytes, which read as zeros then."""
+        """The journal was written: the disk has the file's length, but not its bytes, which then read as zeros."""
         length = len(self.data)
         if len(self.durable) != length:
             self.durable = self.durable[:length].ljust(length, b"\0")
 
     def fail_sync(self, rng: random.Random) -> None:
-        """Some pages made it, and from now on all count as clean."""
+        """Some pages reached the disk, and from now on all count as clean."""
         self.durable = bytes(_mixture(self.durable, self._reachable(), rng))
         self.believed = bytes(self.data)
         self.touched.clear()
 
     def touch(self, start: int, end: int) -> None:
-        """These bytes were written once more, with the values they had: their pages are dirty."""
+        """These bytes were written once more with the same values: their pages are dirty."""
         if self.believed is not None:
             self.touched.update(range(start // PAGE_BYTES, -(-end // PAGE_BYTES)))
 
     def _reachable(self) -> bytearray:
-        """Return the bytes that the platters would hold if every dirty page were written now."""
+        """Return the bytes that would be on the disk if every dirty page were written now."""
         if self.believed is None:
             return self.data
         kept = bytearray(self.durable[: len(self.data)].ljust(len(self.data), b"\0"))
@@ -85,20 +89,20 @@ class Inode:
         return kept
 
     def after_power_loss(self, rng: random.Random) -> None:
-        """Leaves of the unsynced pages what chance brought to the disk."""
+        """Keep those of the unsynced pages that chance has brought to the disk."""
         self.data = _mixture(self.durable, self._reachable(), rng)
         self.durable = bytes(self.data)
         self.believed = None
         self.touched.clear()
 
     def detach(self) -> None:
-        """The process that mapped the file is gone: what it still writes through its views goes nowhere."""
+        """The process that mapped the file has ended: its later writes through views have no effect."""
         self.data = bytearray(self.data)
         self.mapped = []
 
 
 def is_held(data: bytearray) -> bool:
-    """Return whether a view of it exists: such a bytearray cannot grow."""
+    """Return whether a view of the file exists: such a bytearray cannot grow."""
     try:
         data.append(0)
     except BufferError:
@@ -108,7 +112,7 @@ def is_held(data: bytearray) -> bool:
 
 
 def poison(size: int) -> bytes:
-    """Return bytes in place of the signal that ends a process which touches such a page."""
+    """Return bytes that stand for the signal which ends a process when it touches such a page."""
     return (POISON * (size // len(POISON) + 1))[:size]
 
 
@@ -140,7 +144,7 @@ Entries: TypeAlias = "dict[str, Inode | Directory]"
 
 @dataclass(eq=False)
 class Directory:
-    """Names of one directory: `entries` now, `durable` at its last sync, `journal` the changes since then."""
+    """Names in one directory: `entries` now, `durable` at its last sync, and `journal`, the changes since then."""
 
     entries: Entries = field(default_factory=dict)
     durable: Entries = field(default_factory=dict)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
 
 METADATA = (b"__cluster_metadata", 0)
-#: Where a replica's log was looked at: who, in which life, in which directory (one that has moved is read again).
+#: The places up to which a replica's log was checked, by node, life and directory (a log that has moved is read again).
 Reader = tuple[int, int, str]
 
 
@@ -37,7 +37,10 @@ class Committed:
     end: int = 0
 
     def read(self, log: Log, start: int, end: int, *, adds: bool) -> int:
-        """Holds the log against what is known from `start`; with `adds` it is committed up to `end`. Where it stopped."""
+        """Compare the log with the known batches from `start`; with `adds` it is committed up to `end`.
+
+        Return where the check ended.
+        """
         at = max(start, log.log_start_offset)
         end = min(end, log.log_end_offset)
         if at >= end:
@@ -60,14 +63,14 @@ class Committed:
         return at
 
     def _check_gap(self, base: int, last: int) -> None:
-        """A log that starts later than others were last looked at leaves a gap, which another log may fill afterwards."""
+        """A log that starts after the point at which others were last checked leaves a gap, which another log may fill later."""
         for other, (other_last, *_) in self.batches.items():
             if other <= last and other_last >= base:
                 raise Violation("3", f"a batch {base}-{last} where others have {other}-{other_last}")
 
 
 class Once:
-    """Facts that are seen once and never differently."""
+    """Facts that never change after they were first seen."""
 
     def __init__(self) -> None:
         self._facts: dict[Hashable, Any] = {}
@@ -139,7 +142,7 @@ class Invariants:
 
     def _metadata(self, node: SimNode, image: MetadataImage) -> None:
         self._once.grows("25", (node.number, node.life, "image"), image.offset)
-        # The image itself is kept, because the id of one that is gone may be that of a new one, which would not be looked at.
+        # The image itself is kept: a new image might have the same id as a deleted one, and would then not be checked.
         if self._images.get(node.number) is image:
             return
         self._images[node.number] = image
@@ -168,7 +171,9 @@ class Invariants:
             raise Violation("22", f"{key} has eligible replicas beside enough in sync: {registration}")
 
     def _is_led(self, image: MetadataImage, name: str, r: PartitionRegistration) -> None:
-        """Check that no partition is without a leader beside a replica that is let in, has all that is committed, and its directory (invariant 54)."""
+        """Check that no partition is without a leader if one of its replicas is in service, has all committed records, and has
+        its directory (invariant 54).
+        """
         if r.leader >= 0:
             return
         for number in r.isr or r.elr:
@@ -220,7 +225,9 @@ class Invariants:
                 )
 
     def _knows_itself(self, node: SimNode, partition: Partition) -> None:
-        """Check that a broker does not lead what its crash may have lost, in metadata that is older than its registration (invariant 23)."""
+        """Check that a broker whose crash may have lost records does not lead them by metadata that is older than its
+        registration (invariant 23).
+        """
         server = node.server
         assert server is not None and server.broker is not None and server._lifecycle is not None
         own = server.broker.metadata.image.cluster.brokers.get(node.number)
@@ -231,8 +238,9 @@ class Invariants:
             )
 
     def leadership(self, number: int, topic: str, key: str) -> tuple[int, int] | None:
-        """The life and the leader epoch in which the node leads the key's partition of a coordinator's topic, if no node knows
-        of a newer epoch. Equal before a request and after its answer: no former coordinator has answered."""
+        """Return the life and the leader epoch in which the node leads the key's partition of a coordinator's topic, if no node
+        knows a newer epoch. If they are equal before a request and after its response, no former coordinator has answered.
+        """
         self.check()
         node = self._cluster.by_number[number]
         if not node.is_up or node.server is None or node.server.broker is None:
@@ -246,7 +254,7 @@ class Invariants:
         return (node.life, partition.leader_epoch) if partition.leader_epoch >= newest else None
 
     def _in_sync(self) -> None:
-        """Every member of ISR or ELR that runs in the life that the controller knows holds all that is committed."""
+        """Check that every member of ISR or ELR that runs in the life known to the controller has all committed records."""
         image = self._cluster.decided_image
         if image is None:
             return
@@ -295,7 +303,10 @@ class Invariants:
     # -- Acknowledgements --------------------------------------------------------------------------------------------
 
     def acknowledged(self, partition: TopicPartition, last_offset: int) -> None:
-        """KIP-966: min ISR copies, at least, the moment a producer gets its acknowledgement. A node that is down may have one."""
+        """KIP-966: check that at least min.insync.replicas nodes have the records when a producer gets its acknowledgement.
+
+        A node that is down may have them.
+        """
         holders = [node for node in self._cluster.brokers if self._may_hold(node, partition, last_offset)]
         if len(holders) < self._min_isr:
             raise Violation("7", f"{partition} is acknowledged up to {last_offset}, and is at {holders} only")
@@ -309,7 +320,9 @@ class Invariants:
         return replica.log.log_end_offset > last_offset
 
     def same_metadata(self) -> None:
-        """Check that the metadata at one offset is the same, whether a node has it from the log or from a snapshot (invariant 21)."""
+        """Check that the metadata at one offset is the same, no matter whether a node has it from the log or from a snapshot
+        (invariant 21).
+        """
         images: dict[int, tuple[SimNode, MetadataImage]] = {}
         for node in self._cluster.nodes:
             if node.is_up and node.server is not None and node.server.started_metadata:
@@ -321,7 +334,7 @@ class Invariants:
                     )
 
     def describe(self) -> Iterator[str]:
-        """Describe for a failing run where every replica stands."""
+        """Return a description of every replica for a failed run."""
         for node in self._cluster.nodes:
             state = "serves" if node.is_serving else "is up" if node.is_up else "is down"
             yield f"{node} {state}, life {node.life}, failure {node.failure!r}"

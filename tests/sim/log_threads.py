@@ -29,7 +29,7 @@ WANTED = Counter({"restart": 8, "flush": 50, "segment retired": 25})
 
 
 class SimJob:
-    """A job on a simulated thread, which goes on when it is asked whether it is done, and in the middle of the loop's calls."""
+    """A job on a simulated thread. It goes on when it is asked whether it is done, and in the middle of the loop's calls."""
 
     def __init__(self, threads: Threads, function: Callable[[], None]) -> None:
         self._threads = threads
@@ -88,7 +88,7 @@ def begin_and_remember(log: Log) -> FlushJob | None:
 
 
 def begin_on_the_worker(job: FlushJob) -> None:
-    """Read on the worker what a flush covers, while the loop may be in the middle of a change."""
+    """Read on the worker which records a flush covers, while the loop may be in the middle of a change."""
     late = _begin(job.durability, LOGS[id(job.durability)].log_end_offset)
     if late is not None:
         job.end, job.truncations, job.rolls, job.segments, job.mark = (
@@ -108,14 +108,14 @@ _replace = Segments.replace
 
 
 def replace_in_two_steps(self: Segments, segments: list[Segment]) -> None:
-    """A thread is switched between the list and its base offsets, as the interpreter may do."""
+    """The thread is switched between the updates of the list and of its base offsets, as the interpreter may do."""
     self._segments = segments
     segments[-1].file.files.exists(segments[-1].file.log_path)
     _replace(self, segments)
 
 
 def begin_without_taking(durability: Durability, end_offset: int, **options: bool) -> FlushJob | None:
-    """The frozen states stay in the log, where another flush finds them, too."""
+    """The frozen states stay in the log, where another flush also finds them."""
     job = _begin(durability, end_offset, **options)
     if job is not None:
         durability.snapshots.frozen.update(job.frozen)

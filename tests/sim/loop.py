@@ -21,17 +21,17 @@ from tests.sim.disk import Killed
 from tests.sim.threads import simulated_locks
 
 T = TypeVar("T")
-#: All callbacks of a run together are some 50,000.
+#: A whole run has about 50,000 callbacks.
 TURNS_AT_ONCE_MAX = 5_000
 log = logging.getLogger(__name__)
 
 
 class Deadlock(Exception):
-    """A run would wait for ever: nothing is ready, and no timer is set."""
+    """A run would wait for ever: no callback is ready, and no timer is set."""
 
 
 class BusyLoop(Exception):
-    """A task keeps itself busy without time going by: on a real machine, one core at 100 %."""
+    """A task is busy without any time passing: on a real machine, one core would be at 100 %."""
 
 
 class Lane:
@@ -106,7 +106,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, Handle]] = []
         self._sequence = itertools.count()
         self._stopping = self._running = self._closed = False
-        #: Failures of callbacks, which are reported nowhere else.
+        #: Failures of callbacks, which are not reported anywhere else.
         self.on_failure: Callable[[Lane, BaseException], None] | None = None
         self.run_handle: Callable[[Handle], None] = Handle.run
         self.turns = 0
@@ -215,7 +215,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             log.error("a callback of %s failed", lane.name, exc_info=failure)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Exceptions that were never retrieved: when that is found out is up to the garbage collector."""
+        """Log exceptions that were never retrieved, at DEBUG: the moment at which this is noticed depends on the garbage collector."""
         log.debug("%s", context.get("message"), exc_info=context.get("exception"))
 
     async def shutdown_asyncgens(self) -> None:

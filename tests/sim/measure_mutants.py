@@ -59,7 +59,7 @@ Notices = Callable[[str, int], bool]
 @dataclass(frozen=True)
 class Family:
     names: Iterable[str]
-    #: Whether a seed's history notices a mutant, by what the mutant breaks.
+    #: Whether a seed's history notices a mutant, by the invariants that the mutant breaks.
     notices: Notices
 
 
@@ -73,7 +73,7 @@ def by_cluster(name: str, seed: int) -> bool:
     return result.violation is not None and CLUSTER[name].is_caught_by(result.number)
 
 
-#: Of a mutant of a cluster: what was noticed, and is not what it breaks.
+#: For a mutant of a cluster: noticed violations that it does not cause
 OTHERS: dict[str, Counter[str]] = {name: Counter() for name in CLUSTER}
 
 FAMILIES = {

@@ -39,7 +39,7 @@ def copy_of(disk: SimDisk, rng: random.Random, now_ms: int) -> SimDisk:
 
 
 def damage(disk: SimDisk, path: str, rng: random.Random) -> str:
-    """Damages a file that is not empty; what was done to it."""
+    """Damage a file that is not empty, and return a description of the damage."""
     inode = disk._must(path)
     assert isinstance(inode, Inode)
     data = inode.data
@@ -68,14 +68,14 @@ def damage(disk: SimDisk, path: str, rng: random.Random) -> str:
 
 
 def pick(disk: SimDisk, rng: random.Random) -> str:
-    """A file of the node; the logs themselves more often than all the rest of their number."""
+    """Return a file of the node; log files are chosen more often than their number among all files would give."""
     files = [path for path, data in disk.tree().items() if data and not path.endswith(IGNORED)]
     logs = [path for path in files if path.endswith(".log")]
     return rng.choice(logs) if logs and rng.random() < 0.4 else rng.choice(files)
 
 
 class DamagedNode:
-    """A node on the damaged copy, and what may be asked of it."""
+    """A node on the damaged copy, and the data that may be requested from it."""
 
     def __init__(
         self, disk: SimDisk, directory: str, cluster_id: str, partitions: Sequence[Partition], rng: random.Random
@@ -85,7 +85,7 @@ class DamagedNode:
         self.unreadable = False
 
     def check(self, config_for: ConfigFor, now_ms: int, path: str) -> str:
-        """Starts the node and reads everything; says what became of the damage."""
+        """Start the node and read everything; return the effect of the damage."""
         self.unreadable = self.disk.exists(path) and bool(self.disk._must(path).unreadable)
         try:
             directories = open_log_dirs(self.disk, [self.directory], self.cluster_id, 0)
@@ -125,7 +125,7 @@ class DamagedNode:
     def _read_all(self, log: Log, partition: Partition, own: bool) -> bool:
         """Check that everything that can be read is right, and return whether something could not be read."""
         model, met = partition.model, False
-        # A log may have ended in a gap, and that is forgotten at a start: a segment's name may say where some of it was.
+        # A log may have ended in a gap, which is forgotten at a start: a segment's name may be the only trace of its old end.
         last_end = max((batch.last + 1 for batch in model.batches), default=model.start)
         assert last_end <= log.log_end_offset <= model.end, f"{log} was stopped cleanly, and ended at {model.end}"
         by_base = {batch.base: batch for batch in model.batches}

@@ -1,4 +1,4 @@
-"""The connections of a worker to the clusters in memory (`mirror_model.py`), and what can be done to them."""
+"""The connections of a worker to the clusters in memory (`mirror_model.py`), and their faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LoopClock:
 
 
 class Process:
-    """The faults of all connections of a worker. A share of its requests is lost, half of these after they took effect."""
+    """The faults of all connections of a worker. Some of its requests are lost, half of these after they took effect."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -27,7 +27,7 @@ class Process:
         self.is_dead = False
         self.running = asyncio.Event()
         self.running.set()
-        #: What a dead process waits for. Tasks that nothing refers to would be ended by the garbage collector, at any time.
+        #: The future that a dead process waits for. The garbage collector would end tasks without a reference, at any time.
         self.never = asyncio.Event()
 
     async def turn(self) -> None:
@@ -48,7 +48,7 @@ class ModelClient(ClusterClient):
     async def request(
         self, request: object, node: int | None = None, *, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        # What was sent takes effect, although the response is not waited for any more.
+        # A request that was sent takes effect, although no task waits for its response any more.
         return await asyncio.shield(_spawn(self._carry(request), "request"))
 
     async def _carry(self, request: object) -> Any:

@@ -22,7 +22,7 @@ class Groups:
         self._committed = source.groups.setdefault(GROUP, {})
 
     def read(self, name: str) -> None:
-        """The group commits an offset of a partition: mostly the end, sometimes one before."""
+        """The group commits an offset of a partition: mostly the end, sometimes an earlier one."""
         logs = self._source.topics[name].logs
         index = self._rng.randrange(len(logs))
         log = logs[index]
@@ -35,7 +35,7 @@ class Groups:
                 self._committed[name, index] = log.stable
 
     def check_ends(self, names: list[str]) -> None:
-        """Check what must hold when each partition has got a record since the last fault, and all was read."""
+        """Check the groups after each partition has got a record since the last fault, and all records were read."""
         newest = {row.place: row for row in self._checkpoints()}
         for name in names:
             for index in range(len(self._source.topics[name].logs)):
@@ -66,7 +66,7 @@ class Groups:
                 raise MirrorBroken(f"{row} goes back to {again} of a topic that was deleted")
 
     def _former(self, name: str, index: int, row: Checkpoint) -> list[Log]:
-        """The logs of the source's topics that had this name before."""
+        """Return the logs of the source's topics that had this name before."""
         assert row.ids is not None
         former = [topic for topic in self._source.deleted.values() if topic.id < row.ids.source]
         return [topic.logs[index] for topic in former if topic.name == name and index < len(topic.logs)]

@@ -26,15 +26,15 @@ from tests.sim.mirror_groups import Groups
 from tests.sim.mirror_model import Log, MirrorBroken, ModelCluster
 
 FAULTS_S, HEALED_S_MAX = 25.0, 60.0
-#: Of a lane in a second: one each 100 ms, and what delays of requests move across the ends of the second.
+#: Transactions of a lane in a second: one each 100 ms, plus those that delays move into the second.
 COMMITS_MAX = 12
-#: After which a topic that is gone is there again.
+#: The time after which a deleted topic exists again.
 COME_S_MAX = 5.0
 TOPICS = ("a", "b", "c")
 
 
 class Group:
-    """The lanes that each worker has: the membership of a worker, without the group's protocol."""
+    """The lanes of each worker: its membership, without the group's protocol."""
 
     def __init__(self) -> None:
         self._never = asyncio.Event()
@@ -58,7 +58,7 @@ class Member:
         self.task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        # A mirror that cannot reach its clusters when it starts ends; its supervisor starts it again.
+        # A mirror that cannot reach its clusters at its start ends; its supervisor starts it again.
         while True:
             with suppress(NoConnection):
                 await self.worker.start()
@@ -73,10 +73,11 @@ class History:
         self.source, self.target = ModelCluster("west", self.rng), ModelCluster("east", self.rng)
         self.said: list[str] = []
         self.members: list[Member] = []
-        #: Those that were killed are kept until the end (`Process.never`).
+        #: Processes that were killed are kept until the end (`Process.never`).
         self.killed: list[Member] = []
         self.values = count()
-        #: All that was written, by topic id and partition, in order, and what of it may be missing in the target.
+        #: All records that were written, by topic id and partition, in order, and those of them that may be missing in the
+        #: target.
         self.written: dict[tuple[bytes, int], list[bytes]] = {}
         self.excused: set[bytes] = set()
         self.options = MirrorOptions(
@@ -123,10 +124,10 @@ class History:
         self.check_said()
 
     async def first_positions(self) -> None:
-        """A start at the ends takes a while: what is written before all lanes have begun may be on either side."""
+        """A start at the ends takes a while: records written before all lanes have begun may be mirrored or not."""
         if not self.options.from_latest:
             return
-        # Workers that start together find the positions topic missing for a while, and wait longer each time.
+        # Workers that start together may find no positions topic for a while, and wait longer each time.
         for _ in range(300):
             lanes = [lane for member in self.members for lane in member.worker.lanes.values()]
             if len(lanes) == LANES and all(lane.is_running for lane in lanes):
@@ -143,7 +144,7 @@ class History:
         self.share()
 
     def share(self) -> None:
-        """Give each lane to one of the workers; those that are gone, or paused, are not asked."""
+        """Give each lane to one of the workers; those that have ended or are paused get none."""
         lanes: list[set[int]] = [set() for _ in self.members]
         for lane in range(LANES):
             self.rng.choice(lanes).add(lane)
@@ -226,7 +227,7 @@ class History:
             self.write(name)
 
     def cut(self) -> None:
-        """The source loses its last records, and goes on in another epoch; sometimes it is longer than before at once."""
+        """The source loses its last records, and goes on in another epoch; sometimes it immediately becomes longer than before."""
         if (name := self.topic()) is None:
             return
         index = self.rng.randrange(len(self.source.topics[name].logs))
@@ -255,13 +256,13 @@ class History:
                     log.epoch += self.rng.random() < 0.3
 
     def target_again(self) -> None:
-        """A topic of the target is deleted: it is made again, and goes on at its position."""
+        """A topic of the target is deleted: it is created again, and goes on at its position."""
         names = sorted(f"west.{name}" for name in (*TOPICS, "secret") if f"west.{name}" in self.target.topics)
         if names and self.rng.random() < 0.3:
             self.target.delete(self.rng.choice(names), forget=self.rng.random() < 0.5)
 
     def refuse(self) -> None:
-        """The target takes no records of a topic for a while: the other partitions go on, and this one afterwards."""
+        """The target accepts no records of a topic for a while: the other partitions go on, and this topic does so afterwards."""
         name = f"west.{self.topic()}"
         self.target.refusing.add(name)
         asyncio.get_running_loop().call_later(self.rng.random() * 5, self.target.refusing.discard, name)
@@ -316,14 +317,14 @@ class History:
                 self._check_deleted(self.written.get((topic_id, index), []), found, lost)
 
     def check_rate(self) -> None:
-        """Little data costs a lane few transactions, however many partitions it has."""
+        """With little data a lane makes few transactions, however many partitions it has."""
         for name, times in self.target.commits.items():
             for before, at in zip(times, times[COMMITS_MAX:], strict=False):
                 if at - before < 1.0:
                     raise MirrorBroken(f"{name} has committed {COMMITS_MAX + 1} transactions within a second")
 
     def check_said(self) -> None:
-        """Checkpoints that began again are said and counted."""
+        """Check that restarts of checkpoints were logged and counted."""
         counted = sum(each.worker.scheduled.restarted_checkpoints for each in (*self.members, *self.killed))
         said = [text for text in self.said if "begin again: it was deleted and created again in the" in text]
         if bool(counted) != bool(said):
@@ -331,7 +332,8 @@ class History:
 
     def _check_deleted(self, written: list[bytes], found: dict[tuple[str, int], list[bytes]], lost: set[bytes]) -> None:
         everything = {value for row in found.values() for value in row}
-        # What may be missing says nothing of how far the topic was mirrored: a value that was cut is no sign that those before it came.
+        # Values that may be missing do not show how far the topic was mirrored: if a value was cut, the values before it may
+        # not have arrived.
         there = [value in everything or value in lost for value in written if value not in self.excused]
         if True in there and not all(there[: len(there) - there[::-1].index(True)]):
             raise MirrorBroken(f"a deleted topic has a gap in the target: {written}, {there}")
@@ -346,6 +348,8 @@ class History:
 
 def play(seed: int) -> History:
     """Play the history of a seed.
+
+    Raises: MirrorBroken: the target is not correct.
 
     Raises:
         MirrorBroken: the target is not what it must be.

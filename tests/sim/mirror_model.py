@@ -93,7 +93,7 @@ class Log:
         self.append(marker, 1, pid, control=True)
 
     def cut(self, offset: int) -> None:
-        """Lose the batches from there on, as in an unclean election."""
+        """Lose the batches from this offset on, as in an unclean election."""
         self.entries = [entry for entry in self.entries if entry.end <= offset]
         while self.entries and self.entries[-1].pid >= 0 and not self.entries[-1].is_control:
             self.entries.pop()  # a transaction whose marker was lost would never end
@@ -103,8 +103,8 @@ class Log:
         self.epoch += 1
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """Return the end of an epoch as Kafka answers: the lowest known epoch's begin for one that is older than all, nothing for one that is to
-        come.
+        """Return the end of an epoch as Kafka does: for an epoch older than all, the begin of the lowest known one; for a
+        future epoch, nothing.
         """
         if epoch > self.epoch:
             return -1, -1
@@ -119,7 +119,7 @@ class Log:
         return [row.value or b"" for row in self.records()]
 
     def all_values(self) -> list[bytes]:
-        """Return all values, with those of aborted and of open transactions."""
+        """Return all values, including those of aborted and of open transactions."""
         data = b"".join(entry.data for entry in self.entries if not entry.is_control)
         return [row.value or b"" for batch in iter_batches(data) for row in batch.records()]
 
@@ -155,7 +155,7 @@ class ModelCluster:
         self._written: set[tuple[int, int, str, int, int]] = set()
         #: Topics that take no records.
         self.refusing: set[str] = set()
-        #: When transactions of each transactional id were committed, in seconds.
+        #: The times in seconds at which transactions of each transactional id were committed.
         self.commits: dict[str, list[float]] = {}
         self._ids: dict[str, list[Any]] = {}
         self._made = 0
@@ -166,7 +166,7 @@ class ModelCluster:
         return self.topics[name]
 
     def delete(self, name: str, *, forget: bool = True) -> None:
-        """Delete a topic. Without `forget` its coordinator was away, and goes on knowing the committed offsets."""
+        """Delete a topic. Without `forget` its coordinator was unreachable, and still has the committed offsets."""
         topic = self.topics.pop(name)
         self.deleted[topic.id] = topic
         if forget:
@@ -309,7 +309,7 @@ class ModelCluster:
     # -- Transactions ----------------------------------------------------------------------------------------------------
 
     def _InitProducerIdRequest(self, request: init_producer_id.InitProducerIdRequest) -> object:
-        # Each producer without transactions is another one.
+        # Each producer without transactions is a different one.
         name = request.transactional_id or f"idempotent {len(self._ids)}"
         row = self._ids.setdefault(name, [len(self._ids), -1, set()])
         self._complete(row, committed=False)
@@ -372,7 +372,7 @@ class ModelCluster:
         return produce.ProduceResponse(responses=topics)
 
     def _once(self, log: Log, name: str, index: int, batch: Any, data: bytes) -> int:
-        """Append a batch of an idempotent producer, if it is no repetition."""
+        """Append a batch of an idempotent producer, if it is no duplicate."""
         key = (batch.producer_id, batch.producer_epoch, name, index, batch.base_sequence)
         if key in self._written:
             return log.end

@@ -65,7 +65,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Promise:
-    """The records that are left after a power loss at least."""
+    """Return the smallest set of records that a power loss leaves."""
 
     flushed: int = 0
     start: int = 0
@@ -85,7 +85,7 @@ class MovingNode:
         self.batches: list[Batch] = []
         self.epochs: list[tuple[int, int]] = []
         self.promise = Promise()
-        #: Of the operation in which the process may die: it may have taken effect or not.
+        #: The operation in which the process may die: it may have taken effect or not.
         self.in_flight: list[Batch] = []
         self.truncating_to = NEVER
         self.epoch = 0
@@ -122,7 +122,7 @@ class MovingNode:
         self.epochs = list(log.epochs.entries)
 
     async def crash(self, *, power: bool) -> None:
-        """The process ends, perhaps in the middle of an operation, and the next one starts."""
+        """The process ends, perhaps in the middle of an operation, and the next process starts."""
         await self.host.crash(power)
         self.host.disk.room_bytes = CAPACITY_BYTES
         self.boot()
@@ -168,7 +168,7 @@ class MovingNode:
         return next((i for i, batch in enumerate(self.batches) if batch.offset >= offset), len(self.batches))
 
     def look(self) -> None:
-        """Look after something ran beside: a replacement must not show."""
+        """Check the log after another task ran: a replacement must have no visible effect."""
         log = self.log
         if log is not self.seen:
             self.switches += 1
@@ -196,7 +196,7 @@ class MovingNode:
         return [name for path in DIRECTORIES for name in self.host.disk.list_dir(path) if name.endswith(FUTURE)]
 
     async def finished(self) -> None:
-        """Waits for the end of the move, and of the removal of what it replaced."""
+        """Wait for the end of the move, and for the removal of the replaced log."""
         for _ in range(MOVE_SECONDS_MAX * 20):
             if self.logs.open.future(TOPIC_ID, 0) is None and not to_rename(self.logs):
                 break
@@ -216,7 +216,7 @@ class MovingNode:
     # -- Operations --------------------------------------------------------------------------------------------------
 
     async def do(self, name: str) -> None:
-        """One operation; what it changed is the model's before anything else runs."""
+        """Run one operation; the model takes its change before anything else runs."""
         if self.host.disk.killed:
             raise Killed
         self.look()
@@ -243,7 +243,7 @@ class MovingNode:
         return build_batch([(b"k", value, now_ms)], producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence)
 
     async def _retry(self) -> None:
-        """A producer's retry of its last batch is no second one."""
+        """A producer's retry of its last batch adds no second batch."""
         if self.batches and self.batches[-1].offset >= self.log.log_start_offset:
             last = self.batches[-1]
             appended = self.partition.append(self._build(last.sequence, last.fill, 10), 1, self.world.clock.wall_ms())
@@ -253,7 +253,7 @@ class MovingNode:
         self._lead(self.log)
 
     async def _truncate(self) -> None:
-        """Truncate the log as a follower of a leader that does not have the last batches."""
+        """Truncate the log, as the follower of a leader that does not have the last batches."""
         log = self.log
         offset = self.rng.randint(max(log.log_start_offset, log.log_end_offset - 8), log.log_end_offset)
         self.epoch += 1

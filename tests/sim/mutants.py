@@ -75,14 +75,14 @@ _end_wait = FollowerSession.end
 
 
 def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
-    """Metadata of a partition epoch that an answer to AlterPartition has brought already, taken for news (Kafka's `<`)."""
+    """Metadata with a partition epoch that a response to AlterPartition has already brought counts as new (Kafka's `<`)."""
     if self.is_leader and (leader_epoch, partition_epoch) == (self.leader_epoch, self.isr.partition_epoch):
         self.isr._wait_for(None, self.isr.members)
     _become_leader(self, log, leader_epoch, partition_epoch, *args)
 
 
 def follow_from_high_watermark(self: Partition, *args: Any, **kwargs: Any) -> None:
-    """Truncate as before KIP-101: what lies above the watermark goes, though the leader may have acknowledged it."""
+    """Truncate as before KIP-101: everything above the watermark is removed, although the leader may have acknowledged it."""
     _become_follower(self, *args, **kwargs)
     if self.log is not None and self.log.high_watermark < self.log.log_end_offset:
         truncate_to(self.log, self.log.high_watermark)
@@ -109,7 +109,7 @@ def watermark_without_slowest(self: InSyncReplicas, end: int, clock: Any) -> int
 
 
 def isr_before_answer(self: InSyncReplicas, members: frozenset[int]) -> None:
-    """A proposed ISR counts at once: the controller may still elect from the old one."""
+    """A proposed ISR is used at once, although the controller may still elect from the old one."""
     assert self._proposals is not None
     self.members = members
     self._wait_for(members, members)
@@ -151,7 +151,7 @@ def commit_leaders_log(self: Leader) -> bool:
 
 
 def end_any_wait(self: FollowerSession, wait: Wait, until_ms: int) -> Partition | None:
-    """Whatever wait there is now ends, of whichever leader epoch."""
+    """Any wait ends now, no matter for which leader epoch."""
     followed = self.followed.get(wait.key)
     return None if followed is None else _end_wait(self, followed.wait or wait, until_ms)
 
@@ -161,7 +161,7 @@ def role_of_the_same_name(self: Basis) -> bool:
 
 
 def truncate_what_is_acknowledged(self: Partition, offset: int, decoded: Decoded | None = None) -> None:
-    """The assertion of `truncate_as_follower` would notice, and must not be the only one."""
+    """The assertion of `truncate_as_follower` would notice this mutant, and must not be the only check that does."""
     assert self.log is not None
     truncate_to(self.log, offset, decoded)
 
@@ -218,7 +218,7 @@ def read_strictly(log: Log, offset: int, *, min_one: bool = True, **limits: Any)
 
 
 def answer_no_session(self: PendingFetch, rows: Any) -> Any:
-    """Answer no Fetch of a session: this stands for whatever forgets to complete one."""
+    """Answer no Fetch of a session: this stands for any code that forgets to complete one."""
     return _fetch_response(self, rows) if not self.reader.session.id else None
 
 
@@ -231,7 +231,7 @@ def stable_is_committed(log: Log) -> int:
 
 
 async def publish_from_the_start(self: Any, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
-    """A broker follows the metadata from its first line on, and may lead by what was before its crash."""
+    """A broker follows the metadata from its beginning, and may lead by metadata from before its crash."""
 
     async def caught_up() -> None: ...
 

@@ -18,13 +18,13 @@ from typing import Any
 from ottla.server.transport import DEFAULT_OPTIONS, ProtocolFactory, SocketOptions
 from tests.sim.loop import LANE, OUTSIDE, Lane
 
-#: Linux gives up an established connection after some fifteen minutes; thirty seconds show the same within a run.
+#: Linux gives up an established connection after about fifteen minutes; thirty seconds show the same in a run.
 GIVE_UP_SECONDS = 30.0
 CONNECT_SECONDS_MAX = 10.0
 CUT_RETRY_SECONDS = 0.2
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024
 Address = tuple[str, int]
-#: Who listens: the host, its process, and what makes a protocol for a connection.
+#: A listener: the host, its process, and the factory of protocols for its connections.
 Entry = tuple[str, Lane, ProtocolFactory]
 
 
@@ -37,7 +37,7 @@ class SimHub:
         self.transports: dict[SimTransport, None] = {}  # in order, for a run that repeats
         self._cut: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], float] = {}
-        self.dark: set[str] = set()  # hosts without power: no host sends a reset for a connection that is gone
+        self.dark: set[str] = set()  # hosts without power: no host sends a reset for a lost connection
         self.ended: Counter[str] = Counter()  # processes of each host
         self._next_port = 50_000
 
@@ -45,7 +45,7 @@ class SimHub:
         return SimNetwork(self, name)
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing go from `source` to `target` any more; the other way is not touched."""
+        """Hold back everything from `source` to `target`; the other direction is not changed."""
         self._cut.add((source, target))
 
     def partition(self, some: Iterable[str], others: Iterable[str]) -> None:
@@ -56,19 +56,19 @@ class SimHub:
                 self.cut(other, one)
 
     def connections_of(self, host: str) -> list[SimTransport]:
-        """Returns the sides of connections that `host` has, in the order in which they were made."""
+        """Return the host's sides of connections, in the order in which they were made."""
         return [t for t in self.transports if t.host == host and t.peer is not None]
 
     @staticmethod
     def slow_connections(connections: Iterable[SimTransport], delay_ms: float) -> None:
-        """Delay what is sent over these connections so much from now on, in both directions; 0 ends it."""
+        """Delay everything that is sent over these connections by this time from now on, in both directions; 0 ends it."""
         for connection in connections:
             for side in (connection, connection.peer):
                 if side is not None:
                     side.slow_seconds = delay_ms / 1000
 
     def slow_down(self, source: str, target: str, delay_ms: float) -> None:
-        """Delay what goes from `source` to `target` by about so much from now on."""
+        """Delay everything from `source` to `target` by about this time from now on."""
         self._slow[source, target] = delay_ms
 
     def heal(self) -> None:
@@ -78,7 +78,7 @@ class SimHub:
             transport.deliver_soon()
 
     def mend(self, source: str, target: str) -> None:
-        """Let what goes from `source` to `target` arrive again, and in time."""
+        """Let data from `source` to `target` arrive again without delay."""
         self._cut.discard((source, target))
         self._slow.pop((source, target), None)
         for transport in list(self.transports):
@@ -88,12 +88,12 @@ class SimHub:
         return (source, target) in self._cut or (bool(self.dark) and (source in self.dark or target in self.dark))
 
     def reset(self, some: str, other: str) -> None:
-        """Every connection between the two ends with ECONNRESET on both sides."""
+        """End every connection between the two hosts with ECONNRESET on both sides."""
         for transport in [t for t in self.transports if {t.host, t.peer_host} == {some, other}]:
             transport.lose(ConnectionResetError("simulated reset"))
 
     def take_down(self, host: str) -> None:
-        """The process of `host` ended: its sockets are closed by the kernel."""
+        """The process of `host` has ended: the kernel closes its sockets."""
         self.ended[host] += 1
         self.listeners = {address: entry for address, entry in self.listeners.items() if entry[0] != host}
         for transport in [t for t in self.transports if t.host == host]:
@@ -121,7 +121,7 @@ class SimTransport(asyncio.Transport):
         self._incoming = bytearray()
         self._closing = self._lost = self._silent = self._reading_paused = self._writing_paused = False
         self._eof_after_outgoing = False
-        #: This connection alone, and this direction of it: others between the same hosts overtake it.
+        #: The delay of this connection and this direction alone: other connections between the same hosts may overtake it.
         self.slow_seconds = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._give_up: asyncio.TimerHandle | None = None
@@ -228,7 +228,7 @@ class SimTransport(asyncio.Transport):
             peer._soon(peer._end, None)
 
     def _end(self, error: Exception | None) -> None:
-        """The other side is gone. What came before is handed over first; what the process does not read is lost with it."""
+        """The other side has ended. Earlier bytes are handed over first; bytes that the process does not read are lost."""
         self._hand_over()
         self.lose(error, notify_peer=False)
 
@@ -237,7 +237,7 @@ class SimTransport(asyncio.Transport):
             self.lose(TimeoutError("simulated connection time-out"))
 
     def _hand_over(self) -> None:
-        """Gives the protocol what came, through whichever of asyncio's two interfaces it has."""
+        """Give the protocol the received bytes, through the asyncio interface that it has."""
         if self._protocol is None:
             return  # the process has not accepted the connection yet
         while self._incoming and not self._reading_paused and not self._lost and not self._closing:
@@ -254,7 +254,7 @@ class SimTransport(asyncio.Transport):
                 self._protocol.data_received(data)
 
     def lose(self, error: Exception | None, notify_peer: bool = True) -> None:
-        """The connection is over for this side, and with `notify_peer` a moment later for the other."""
+        """End the connection for this side; with `notify_peer` the other side learns it a moment later."""
         if self._lost:
             return
         self._lost = self._closing = True
@@ -268,7 +268,7 @@ class SimTransport(asyncio.Transport):
             self._loop.call_later(delay, self._notify_peer, error, context=OUTSIDE.context)
 
     def _notify_peer(self, error: Exception | None) -> None:
-        """A reset or an end travels as everything does: not over a cut link."""
+        """Send a reset or an end. It is delayed like data, and does not pass a cut link."""
         peer = self.peer
         if peer is None or peer._lost:
             return
@@ -278,7 +278,7 @@ class SimTransport(asyncio.Transport):
             peer._soon(peer._end, error)
 
     def silence(self) -> None:
-        """The process is gone: this side runs no more code of the node; the other side sees a reset."""
+        """The process has ended: this side runs no more code of the node, and the other side sees a reset."""
         self._silent = True
         self._outgoing.clear()
         self.lose(ConnectionResetError("simulated end of the process"))
@@ -315,7 +315,7 @@ class SimServer:
 
 
 class SimNetwork:
-    """See `server.transport.Network`; what one host sees of the hub. Host names are the addresses."""
+    """See `server.transport.Network`: a host's view of the hub. Host names are the addresses."""
 
     def __init__(self, hub: SimHub, host: str) -> None:
         self._hub, self._host = hub, host

@@ -19,10 +19,10 @@ def batches_of(log: Log, start: int | None = None) -> list[Stored]:
 
 
 def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
-    """Check that the model allows what a crash left of the log; afterwards the model is what is there."""
+    """Check that the model allows the log that a crash left; afterwards the model has the log's content."""
     start, end = log.log_start_offset, log.log_end_offset
     if model.reset_to is not None and not _continues(log, model, power):
-        # In the middle of starting over elsewhere: whatever is there only has to be sound.
+        # The log was being emptied to start at another offset: whatever exists only has to be valid.
         model.reset(start)
         model.high_watermark = log.high_watermark
         model.batches, model.end = batches_of(log), end
@@ -59,11 +59,12 @@ def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
     least = model.flushed if power else model.end
     if model.end_floor is not None:
         least = min(least, model.end_floor)
-    # A log may end in a gap, until it is opened again.
+    # A log may end in a gap until it is opened again.
     least = max((batch.last + 1 for batch in model.batches if batch.last < least), default=min(least, model.start))
     most = everything[-1].last + 1 if everything else model.end
     assert least <= end <= max(most, model.end), f"the log ends at {end}, expected [{least}, {most}]"
-    # A log that ended before its start goes on empty from there: that may be inside a batch whose first records were deleted.
+    # A log that ended before its start goes on from there without records. That offset may be inside a batch whose first
+    # records were deleted.
     emptied = start == end and log.segments.size == 0
     inside = [batch for batch in everything if batch.base < end <= batch.last and not emptied]
     assert not inside, f"the log ends at {end}, inside {inside}"
@@ -78,7 +79,7 @@ def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
 
 
 def check_batches(log: Log, model: PartitionModel) -> None:
-    """Byte for byte what was appended (2, 11); what compaction may have touched, as far as it may differ (43)."""
+    """Check that the bytes are those that were appended (2, 11), and that compacted batches differ only as allowed (43)."""
     start, end = log.log_start_offset, log.log_end_offset
     assert end == model.end, f"the log ends at {end}, the model at {model.end}"
     found = batches_of(log)
@@ -110,9 +111,9 @@ def check_compacted(log: Log, model: PartitionModel, found: list[Stored]) -> Non
 
 
 def check_fold(log: Log, model: PartitionModel, found: list[Stored]) -> None:
-    """Invariant 43: the fold of the compacted log is the fold of its history."""
+    """Invariant 43: the last values in the compacted log are the last values in its whole history."""
     start, end = log.log_start_offset, log.log_end_offset
-    # The high watermark may be behind after a crash; what was cleaned had been committed.
+    # The high watermark may be lower after a crash; cleaned records had been committed.
     stable = min(max(log.last_stable_offset, model.cleaned_until), end)
     aborted = [
         Aborted(t.producer_id, t.first_offset, t.last_offset) for t in log.segments.aborted_transactions(start, end)
@@ -123,7 +124,7 @@ def check_fold(log: Log, model: PartitionModel, found: list[Stored]) -> None:
 
 
 def check_last_sequences(log: Log, model: PartitionModel, found: list[Stored]) -> None:
-    """Invariant 44: the last batch of a producer stays, if only as an empty one: a restart reads the sequence there."""
+    """Invariant 44: the last batch of a producer stays, perhaps without records: a restart reads the sequence number there."""
     lasts = {batch.last: batch.view for batch in found}
     for state in log.producers:
         if state.last_offset >= max(log.log_start_offset, model.blurred):
@@ -133,7 +134,7 @@ def check_last_sequences(log: Log, model: PartitionModel, found: list[Stored]) -
 
 
 def check_pass(log: Log, model: PartitionModel, before: list[Stored], stable: int, now_ms: int) -> None:
-    """Invariant 44, of one pass over a log that held `before`; appends and removals at the start went on meanwhile."""
+    """Invariant 44, for one pass over a log that held `before`; meanwhile, records were appended, and removed at the start."""
     start, config = log.log_start_offset, log.config
     after = {batch.base: batch for batch in batches_of(log)}
     before = [batch for batch in before if batch.base >= start]
@@ -155,7 +156,7 @@ def check_tombstones(
     now_ms: int,
     retention_ms: int,
 ) -> None:
-    """The last record of a key, if it has no value, is there until the horizon that its first pass gave it."""
+    """A tombstone that is the last record of a key stays until the horizon that its first pass gave it."""
     last = {bytes(r.key or b""): r for r in committed_records(before, model.producers.aborted, start, stable)}
     tombstones = {record.offset for record in last.values() if record.value is None}
     for batch in before:
@@ -169,7 +170,7 @@ def check_tombstones(
 
 
 def check_markers(before: list[Stored], after: dict[int, Stored], now_ms: int) -> None:
-    """A marker is there as long as a record of its transaction, and until its horizon."""
+    """A marker stays until its horizon, and as long as a record of its transaction exists."""
     data: dict[int, list[int]] = {}
     for batch in before:
         view = batch.view
@@ -186,7 +187,7 @@ def check_markers(before: list[Stored], after: dict[int, Stored], now_ms: int) -
 
 
 def check_producers(log: Log, model: PartitionModel, *, exact: bool = False) -> None:
-    """Producer state is a function of the log (28); `exact`: nothing was restarted since."""
+    """The producer state is a function of the log (28); `exact`: there was no restart since."""
     start, stable = log.log_start_offset, log.last_stable_offset
     assert start <= stable <= log.high_watermark, f"the last stable offset {stable} is not in the committed log"
     compacted = model.cleaned_until > 0
@@ -204,7 +205,7 @@ def check_producers(log: Log, model: PartitionModel, *, exact: bool = False) -> 
                 last = producer.sent[-1] if producer.sent else None
                 allowed.append((producer.epoch, last.last_sequence if last else -1, last.last_offset if last else -1))
                 opened.append(producer.open_since)
-        # What was already deleted at a restart is not known since, neither the last batch nor where a transaction begins.
+        # Deletions before a restart are not known after it: neither the last batch nor the begin of a transaction.
         forgotten = allowed[0][2] < log.log_start_offset and actual == (allowed[0][0], -1, -1)
         assert actual in allowed or forgotten, f"producer {producer_id} is {actual}, the log says {allowed}"
         latest = max(opened[-1], log.log_start_offset) if opened[0] >= 0 else -1
@@ -219,7 +220,7 @@ def check_producers(log: Log, model: PartitionModel, *, exact: bool = False) -> 
             )
         remembered = [(batch.first_sequence, batch.last_sequence, batch.last_offset) for batch in state.batches]
         sent = [(batch.first_sequence, batch.last_sequence, batch.last_offset) for batch in reference.sent]
-        if compacted:  # a restart does not find again the batches in between that are gone
+        if compacted:  # a restart does not find the deleted batches in between
             known = set(remembered)
             sent = [batch for batch in sent if batch in known]
             remembered = remembered[len(remembered) - len(sent) :]
@@ -234,7 +235,9 @@ def check_producers(log: Log, model: PartitionModel, *, exact: bool = False) -> 
 
 
 def check_producers_are_a_function_of_the_log(log: Log) -> None:
-    """Invariant 28, without the model: whatever was loaded from snapshots, replaying the batches that are there leads to it."""
+    """Invariant 28, without the model: after a replay of the existing batches the state is the same, no matter what was loaded
+    from snapshots.
+    """
     replayed, start = ProducerStates(), log.log_start_offset
     for batch in log.batches(start):
         if batch.producer_id >= 0:
@@ -246,7 +249,7 @@ def check_producers_are_a_function_of_the_log(log: Log) -> None:
         assert known.epoch == state.epoch, f"{known}, replayed {state}"
         if state.coordinator_epoch >= 0:
             assert known.coordinator_epoch == state.coordinator_epoch, f"{known}, replayed {state}"
-        # But for timestamps: Kafka's snapshots have one for the producer, which after a marker is the marker's.
+        # Timestamps are not compared: Kafka's snapshots have one for each producer, and after a marker it is the marker's.
         remembered = [batch[:3] for batch in known.batches]
         replayed_batches = [batch[:3] for batch in state.batches][-len(remembered) or len(state.batches) :]
         assert remembered[-len(replayed_batches) or len(remembered) :] == replayed_batches, f"{known}, replayed {state}"
@@ -271,7 +274,7 @@ def check_epochs(log: Log, model: PartitionModel) -> None:
 
 
 def check_lookups(log: Log, model: PartitionModel, rng: random.Random) -> None:
-    """Offsets and timestamps found through the indexes are those found without them (16), and so are aborted ranges."""
+    """Offsets, timestamps and aborted ranges that are found through the indexes are those found without them (16)."""
     start, end = log.log_start_offset, log.log_end_offset
     batches = batches_of(log)
     for offset in rng.sample(range(start, end), min(6, end - start)):
@@ -287,7 +290,7 @@ def check_lookups(log: Log, model: PartitionModel, rng: random.Random) -> None:
             first = next((r for r in records if r.timestamp >= wanted_ts), None)
             answer = offset_for_timestamp(log, wanted_ts)
             assert (answer[:2] if answer else None) == ((first.timestamp, first.offset) if first else None)
-    # An emptied batch keeps its largest timestamp, for its producer's sake: then there may be no record with the largest.
+    # A batch without records keeps its largest timestamp for its producer: then no record may have it.
     emptied = max((batch.view.max_timestamp for batch in batches if not batch.view.count), default=-1)
     if timestamps and emptied < timestamps[-1]:
         largest = max_timestamp(log)
@@ -309,7 +312,7 @@ def check_aborted(log: Log, model: PartitionModel, rng: random.Random) -> None:
             if txn.last >= low and txn.first < high:
                 first = found.pop((txn.producer_id, txn.last), None)
                 if first is None and txn.first < start and not _has_data(model, txn, max(low, start), high):
-                    continue  # the log begins behind some of its records, and a restart knows nothing of those
+                    continue  # the log begins after some of its records, and a restart does not know them
                 assert first is not None, f"{txn} was aborted, and [{low}, {high}) does not say so"
                 assert first == txn.first or txn.first < start, f"{txn} begins at {first}"
         stray = {key: first for key, first in found.items() if not any(key == (t.producer_id, t.last) for t in known)}

@@ -75,7 +75,7 @@ class Aborted(NamedTuple):
 
 
 class Producers:
-    """All producers of a list of batches, and the transactions that were aborted."""
+    """All producers of a list of batches, and the aborted transactions."""
 
     def __init__(self, batches: Iterable[Stored] = ()) -> None:
         self.by_id: dict[int, Producer] = {}
@@ -116,19 +116,20 @@ class PartitionModel:
     start: int = 0
     end: int = 0
     high_watermark: int = 0
-    flushed: int = 0  # the end offset that a power loss may not reach behind
-    kept_start: int = 0  # the log start offset that a kill may not reach behind
+    flushed: int = 0  # the end offset that a power loss keeps at least
+    kept_start: int = 0  # the log start offset that a kill keeps at least
     durable_start: int = 0  # and a power loss
     cleaned_until: int = 0  # compaction may have rewritten what is below
     producers: Producers = field(default_factory=Producers)
-    # The log was truncated to this end inside of what was cleaned: what it knows of producers before is more or less.
+    # The log was truncated to this end inside its cleaned part: its knowledge of earlier producers may differ.
     blurred: int = 0
-    decided: int = 0  # the high watermark when the last pass began: its decisions stand by what is below
+    decided: int = 0  # the high watermark when the last pass began: its decisions depend only on records below
     # Where the log ended when it was opened. Snapshots of producers do not know of a transaction whose marker they are behind
     # that the marker is above the high watermark: as in Kafka the cleaner goes by it. A marker that a truncation takes away
     # is written again by the coordinator, with the same outcome; here it may be another one.
     opened_end: int = 0
-    # An operation was in progress: what may be there on top, how far back the end may lie, how far on the start.
+    # An operation was in progress: the batches that may have been added, the lowest possible end, and the highest possible
+    # start.
     tail: list[Stored] = field(default_factory=list)
     end_floor: int | None = None
     start_ceiling: int | None = None
@@ -136,7 +137,7 @@ class PartitionModel:
 
     @property
     def last_end(self) -> int:
-        """Return where the last batch ends: a log truncated into a gap ends behind that, until it is opened again."""
+        """Return the end of the last batch. A log that is truncated into a gap ends after the gap, until it is opened again."""
         return self.batches[-1].last + 1 if self.batches else self.start
 
     def append(self, batch: Stored) -> None:
@@ -164,7 +165,7 @@ class PartitionModel:
         self.producers = Producers(self.batches)
 
     def adopt(self, found: Sequence[Stored]) -> None:
-        """Take what compaction left as what there was, from now on."""
+        """Treat the result of compaction as the log's content from now on."""
         self.batches = [*(batch for batch in self.batches if batch.last < self.start), *found]
         self.producers = Producers(self.batches)
         self.blurred = self.end
@@ -186,7 +187,9 @@ class PartitionModel:
 
 
 def committed_records(batches: Sequence[Stored], aborted: Iterable[Aborted], start: int, end: int) -> list[Record]:
-    """Return the records that a read_committed consumer of [start, end) is shown, given the aborted transactions of the response: Kafka's rule."""
+    """Return the records of [start, end) for a read_committed consumer, by Kafka's rule, given the aborted transactions in the
+    response.
+    """
     waiting = sorted((txn for txn in aborted if txn.last >= start), key=lambda txn: txn.first)
     skipping: set[int] = set()
     seen: list[Record] = []
@@ -203,7 +206,7 @@ def committed_records(batches: Sequence[Stored], aborted: Iterable[Aborted], sta
 
 
 def fold(records: Iterable[Record]) -> dict[bytes, bytes]:
-    """The last value of every key; a tombstone is no value."""
+    """Return the last value of every key; a tombstone is no value."""
     last: dict[bytes, bytes] = {}
     for record in records:
         key = bytes(record.key or b"")

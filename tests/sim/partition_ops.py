@@ -53,8 +53,8 @@ class Partition:
 class Operations:
     """The operations, and the chance and time that they share."""
 
-    batch_bytes = 0  # where it is given, all batches are of that size and of no producer
-    unclean = 0.15  # how many truncations are those after an unclean election
+    batch_bytes = 0  # if given, all batches have this size and no producer
+    unclean = 0.15  # the share of truncations that follow an unclean election
 
     def __init__(self, rng: random.Random, now_ms: int) -> None:
         self.rng, self.now_ms = rng, now_ms
@@ -89,7 +89,7 @@ class Operations:
         return key, False
 
     def _next_batch(self, model: PartitionModel, log: Log | None = None) -> tuple[bytes, bool]:
-        """A batch that a client or a coordinator could send now (to that leader), and whether it is a marker."""
+        """Return a batch that a client or a coordinator could send to this leader now, and whether it is a marker."""
         batch, is_marker = self._new_batch(model, log)
         producers = Producers([Stored(batch)]).by_id.values()
         epochs = [epoch for producer in producers for epoch in (producer.epoch, producer.coordinator_epoch)]
@@ -123,7 +123,7 @@ class Operations:
             kind = "transactional"
         epoch, sequence = max(producer.epoch, 0), producer.next_sequence
         known = log.producers.states.get(producer_id) if log is not None else None
-        # Of a producer whose batches were all deleted a marker may be left: as in Kafka, it has to start over then.
+        # A marker may be left of a producer whose batches were all deleted: as in Kafka, the producer has to start over then.
         forgotten = known is not None and not known.batches and sequence != 0
         if forgotten or (producer.open_since < 0 and rng.random() < 0.1):
             epoch, sequence = epoch + 1, 0
@@ -136,7 +136,7 @@ class Operations:
         ), False
 
     def _fence(self, producer_id: int) -> bytes:
-        """The marker of a new epoch, as InitProducerId writes it: what the log knows of the producer's past counts no more."""
+        """Return the marker of a new epoch, as InitProducerId writes it: the producer's earlier state is void."""
         return end_txn_batch(
             committed=False,
             producer_id=producer_id,
@@ -174,7 +174,7 @@ class Operations:
         model.append(stored)
 
     def _follow(self, partition: Partition) -> None:
-        """Append what a leader sent: some batches, of which the last may be cut off; gaps where compaction was."""
+        """Append a leader's batches: the last may be incomplete, and compaction leaves gaps."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         ahead = PartitionModel(list(model.batches), end=model.end, blurred=model.blurred)
@@ -197,13 +197,13 @@ class Operations:
             model.append(batch)
 
     def _disk_job(self, log: Log, size: int) -> None:
-        """A worker makes files and syncs directories for most appends; for a coordinator's own the append does it."""
+        """A worker creates files and syncs directories for most appends; for a coordinator's log the append does it itself."""
         job = log.room.disk_job(size, log.log_end_offset, self.now_ms, self.now_ms)
         if job is not None and self.rng.random() < 0.7:
             job()
 
     def repeat(self, partition: Partition) -> None:
-        """A producer sends one of its last batches again: never a second time in the log (26)."""
+        """A producer sends one of its last batches again: it is never appended a second time (26)."""
         model, log = partition.model, partition.log
         assert log is not None
         candidates = [p for p in model.producers.by_id.values() if p.sent]
@@ -216,13 +216,13 @@ class Operations:
         if original is None or original.base < max(log.log_start_offset, model.blurred):
             return
         if original.view.count <= original.view.last_offset_delta:
-            return  # the cleaner was here before the log was truncated to it
+            return  # the cleaner was here before the log was truncated to this point
         end = log.log_end_offset
         try:
             again = self._placed(original.data, 0, -1).data
             appended = log.append(again, leader_epoch=partition.epoch, now_ms=self.now_ms)
         except KafkaError as refusal:
-            # Only the last batch of a producer outlives a restart, as in Kafka's snapshot files.
+            # Only the last batch of a producer is known after a restart, as in Kafka's snapshot files.
             assert back > 1, f"{original} is the producer's last batch, and was refused: {refusal}"
         else:
             assert appended.duplicate, f"{original} was appended twice"
@@ -252,7 +252,7 @@ class Operations:
                     base_sequence=(producer.next_sequence + rng.randint(1, 9)) % SEQUENCES,
                 )
                 if producer_id in log.producers.states:
-                    # Behind one that the disk refused: for its reason.
+                    # The batch follows one that the disk refused, and fails for the same reason.
                     with pytest.raises(
                         KafkaError if log.room.append_failure is None else type(log.room.append_failure)
                     ):
@@ -266,7 +266,7 @@ class Operations:
     # Changing the log
 
     def elect(self, partition: Partition) -> None:
-        """A new leader epoch, of this replica or of another one."""
+        """Begin a new leader epoch, of this replica or of another one."""
         partition.epoch += self.rng.randint(1, 2)
         partition.leads = self.rng.random() < 0.6
         if partition.leads:
@@ -290,7 +290,7 @@ class Operations:
         partition.log.snapshot_producers()
 
     def advance(self, partition: Partition) -> None:
-        """Replicas have more: the high watermark moves to the end of a batch."""
+        """The other replicas have more records: the high watermark moves to the end of a batch."""
         model, log = partition.model, partition.log
         assert log is not None
         ends = [batch.last + 1 for batch in model.batches if batch.last >= model.high_watermark]
@@ -300,7 +300,7 @@ class Operations:
         assert log.high_watermark == model.high_watermark
 
     def truncate(self, partition: Partition) -> None:
-        """The leader's log diverges from this one; below the high watermark only after an unclean election."""
+        """The leader's log diverges from this one; it does so below the high watermark only after an unclean election."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         unclean = rng.random() < self.unclean
@@ -315,7 +315,7 @@ class Operations:
         if offset < model.decided:
             if not model.start == model.kept_start == model.durable_start:
                 return
-            # Newer records and markers, for whose sake the cleaner removed others, go now: what is left is left, as in Kafka.
+            # Newer records and markers, for which the cleaner removed older ones, are removed now; the rest stays, as in Kafka.
             check_batches(log, model)
             model.adopt(batches_of(log))
         partition.leads = False
@@ -327,7 +327,7 @@ class Operations:
         check_batches(log, model)
 
     def truncate_fully(self, partition: Partition) -> None:
-        """The leader's log begins behind the end of this one."""
+        """The leader's log begins after the end of this one."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         partition.leads = False
@@ -352,7 +352,7 @@ class Operations:
             model.kept_start = model.durable_start = offset
 
     def compact(self, partition: Partition, logs: Logs, meanwhile: Callable[[], None]) -> None:
-        """A pass of the cleaner; other things happen between its steps."""
+        """Run a pass of the cleaner; other operations run between its steps."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         if not log.config.compact:
@@ -378,7 +378,7 @@ class Operations:
                 check_pass(log, model, before, stable, self.now_ms)
 
     def outgrow(self, partition: Partition, logs: Logs, recreate: Callable[[], None]) -> None:
-        """A compacted log begins again below where it was cleaned, and grows beyond that: all of it must count as dirty."""
+        """A compacted log restarts below its cleaned part and grows beyond it: all of it must count as dirty."""
         rng = self.rng
         if partition.log is None or not partition.log.config.compact:
             return

@@ -24,16 +24,16 @@ BOTH = "broker,controller"
 TWO_DIRECTORIES = "/data/a,/data/b"
 UNSTABLE_FEATURES = "unstable.feature.versions.enable"
 NEWEST_METADATA_VERSION = 30
-#: How long a slow disk's calls take, at most; others take 5 ms.
+#: The longest time of a slow disk's calls; other disks take 5 ms.
 SLOW_DISK_SECONDS = (0.03, 0.15)
-#: With small slices: how long a turn of the loop takes.
+#: The time of a turn of the loop, if slices are small.
 SMALL_SLICE_MS = 2.0
-#: Of the seeds with one log directory: those that have two, because replicas move between them.
+#: The share of seeds with two log directories, among those that could have one: replicas move between them.
 MOVE_SHARE = 0.2
-#: Of the seeds that may have a share group: those in which it has a dead-letter topic.
+#: The share of seeds with a dead-letter topic, among those that may have a share group.
 DEAD_LETTER_SHARE = 0.5
 
-#: Of the seeds with static voters: those in which a killed one may start while its disk is not mounted.
+#: The share of seeds in which a killed voter may start while its disk is not mounted, among those with static voters.
 UNMOUNTED_SHARE = 0.3
 
 #: Bounds of the real code, for the time of a run.
@@ -45,7 +45,7 @@ ALWAYS: Bounds = {
     (dead_letter_queue, "ATTEMPTS_MAX"): 1_000,
     (dead_letter_queue, "RETRY_MS_MAX"): 2_000,
 }
-#: What is done in a turn of the loop; and each truncation waits for a worker.
+#: The work of one turn of the loop; and each truncation waits for a worker.
 SMALL_SLICES: Bounds = {
     (metadata_loader, "UNITS_A_TURN"): 10,
     (leaving, "PARTITIONS_PER_TURN"): 1,
@@ -58,9 +58,9 @@ class Plan:
     roles: Mapping[int, str]
     settings: Mapping[str, str]
     min_isr: int = 2
-    #: The metadata.version that the cluster was formatted with, to be raised while it runs; None: the newest.
+    #: The metadata.version with which the cluster was formatted, and which is raised while it runs; None for the newest.
     metadata_version: int | None = None
-    #: The voters are in the log (KIP-853) and change; those that it begins with.
+    #: The first voters, if the voters are in the log (KIP-853) and change.
     first_voters: tuple[int, ...] = ()
     #: Each record of the metadata is replayed, and each partition takes its role, in a turn of its own.
     small_slices: bool = False
@@ -68,7 +68,7 @@ class Plan:
     moves: bool = False
     #: A share group has a dead-letter topic (KIP-1191), which takes share.version 2.
     dead_letters: bool = False
-    #: The disk of a static voter may be not mounted when it starts.
+    #: The disk of a static voter may be unmounted when the voter starts.
     unmounts: bool = False
 
     @property
@@ -89,7 +89,7 @@ def choose(rng: random.Random, seed: int) -> Plan:
     settings = {
         "broker.session.timeout.ms": str(session_ms),
         "broker.heartbeat.interval.ms": str(session_ms // 4),
-        # Half as many fetches that find nothing: a fetch is answered at once when there is something.
+        # Half as many fetches without records: a fetch is answered at once when records exist.
         "replica.fetch.wait.max.ms": "1000",
         "replica.lag.time.max.ms": rng.choice(("2500", "5000", "15000")),
         "replica.high.watermark.checkpoint.interval.ms": rng.choice(("500", "5000")),
@@ -115,10 +115,10 @@ def choose(rng: random.Random, seed: int) -> Plan:
         settings["controller.quorum.fetch.max.bytes"] = "1"  # one batch at a time
     metadata_version = rng.choice((16, 16, 17, 25)) if rng.random() < 0.2 else None
     if metadata_version is not None:
-        # Without the ELR the last replica standing is elected whatever it has lost, which is what KIP-966 is for: nothing
+        # Without the ELR the last replica is elected even if it has lost records, which is the reason for KIP-966: so nothing
         # may be lost then.
         settings["log.flush.interval.messages"] = "1"
-    # By chance of its own, so that the rest of a seed is what it was.
+    # These have their own random numbers, so that the rest of a seed stays as it was.
     small_slices = random.Random(f"slices {seed}").random() < 0.25
     chance = random.Random(f"moves {seed}")
     moves = chance.random() < MOVE_SHARE or "log.dirs" in settings
@@ -148,7 +148,7 @@ async def slices(plan: Plan) -> AsyncIterator[None]:
 
 
 def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:
-    """Return the roles, and the first voters where they are in the log."""
+    """Return the roles, and the first voters if they are in the log."""
     return rng.choices(
         (
             ({1: BOTH, 2: BOTH, 3: BOTH}, ()),
@@ -162,7 +162,7 @@ def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:
 
 
 def settings_of(plan: Plan, number: int, rng: random.Random) -> dict[str, str]:
-    """Return the settings of one node, beside those of all."""
+    """Return the settings of one node, in addition to those of all nodes."""
     settings: dict[str, str] = {}
     if "broker" in plan.roles[number]:
         settings["broker.rack"] = rng.choice(("north", "south"))
@@ -173,7 +173,7 @@ def settings_of(plan: Plan, number: int, rng: random.Random) -> dict[str, str]:
 
 
 def format_nodes(plan: Plan, cluster: SimCluster) -> None:
-    """Format the nodes that are not to do it themselves, as `kafka-storage format` would."""
+    """Format the nodes that do not format themselves, as `kafka-storage format` would."""
     if plan.metadata_version is None and not plan.first_voters:
         return
     directories = {node.number: _format(plan, node) for node in cluster.nodes}
@@ -189,7 +189,7 @@ def format_nodes(plan: Plan, cluster: SimCluster) -> None:
 
 
 def _format(plan: Plan, node: SimNode) -> bytes:
-    """The id of the directory with the metadata log."""
+    """Return the id of the directory with the metadata log."""
     disk = node.host.disk
     format_node(disk, node.properties, node.number)
     if plan.metadata_version is not None:

@@ -45,7 +45,7 @@ STOP_SECONDS_MAX = 10
 
 
 class Truth:
-    """The committed batches that any replica learned, and the leader of each epoch."""
+    """The committed batches that any replica knows, and the leader of each epoch."""
 
     def __init__(self) -> None:
         self.batches: dict[int, tuple[int, int, tuple[bytes, ...]]] = {}  # base offset -> last offset, epoch, records
@@ -154,7 +154,7 @@ class RaftHistory:
         endpoints = [QuorumEndpoint("CONTROLLER", f"host{i}", PORT) for i in range(1, self.voters + 1)]
         voters = VoterSet.of(Voter(ReplicaKey(i + 1), (endpoint,)) for i, endpoint in enumerate(endpoints))
         segment_bytes, retention_bytes = rng.choice((2000, 10_000)), rng.choice((1000, 8000, 1 << 20))
-        # Without a reserve a replica stands still at once; with a whole one it never has to.
+        # Without a reserve a replica stops at once when the disk is full; with a whole reserve it never has to.
         reserve_bytes = random.Random(self.seed).choice((0, 0, 3000, RESERVE_BYTES))
         for i in range(1, self.voters + 1):
             config = RaftConfig(
@@ -199,7 +199,7 @@ class RaftHistory:
                 await self._live_full(replica)
 
     async def _live_full(self, replica: Replica) -> None:
-        """It goes on, or stands still, and needs no other start. Meanwhile it is idle, or asked for more."""
+        """The node goes on, or waits for space, and needs no other start. Meanwhile it is idle, or gets more requests."""
         for _ in range(self.rng.choice((1, 1, 4, 30))):
             await asyncio.sleep(self.rng.choice((0.01, 0.1, 0.5)))
             if replica.is_up and not replica.is_dead and self.rng.random() < 0.5:
@@ -276,7 +276,7 @@ class RaftHistory:
         await replica.crash(power)
 
     async def _restart(self, replica: Replica) -> None:
-        """Perhaps it dies once or twice more on the way up."""
+        """Start the node; it may die once or twice more while it starts."""
         disk = replica.host.disk
         disk.room_bytes = CAPACITY_BYTES
         while replica.life and self.rng.random() < 0.2:
@@ -290,7 +290,7 @@ class RaftHistory:
         self.trace.append(f"started {replica.number}, life {replica.life}")
 
     async def _agree(self) -> None:
-        """Faults are over: every replica comes to know all that was ever committed, and goes on from there."""
+        """The faults are over: every replica learns everything that was ever committed, and goes on from there."""
         self.hub.heal()
         for replica in self.replicas:
             if not replica.is_up or replica.is_dead:
@@ -318,7 +318,7 @@ class RaftHistory:
 
 
 def run_raft_history(seed: int, voters: int = 1) -> RaftHistory:
-    """Runs one; a failure names the command that replays it and the last things that happened."""
+    """Runs one history; a failure names the command that replays it, and the last events."""
     history = RaftHistory(seed, voters)
     try:
         history.run()

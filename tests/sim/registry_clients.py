@@ -1,4 +1,4 @@
-"""Clients of a registry in its history: what they ask, and what must hold of each answer."""
+"""Clients of a registry in its history: their requests, and the checks of each response."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LEVELS = ("NONE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD
 FIELDS = 4
 #: A client waits so long for an answer.
 PATIENCE_S = 70.0
-#: What an instance shows for so long after a cut, or after its topic was created again, may be of the log before, or a part of it.
+#: For so long after a cut, or after the topic was created again, an instance may show the earlier log, or a part of it.
 UNSETTLED_S = 60.0
 
 
 class Client:
-    """One client, which asks one question at a time, each of any instance."""
+    """One client, which sends one request at a time, each to any instance."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Client:
                 await self.put(instance, "mode", subject, {"mode": mode})
 
     async def ask(self, instance: Instance, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Return the error code, or the status of a good answer, and its JSON; 0 if there is none."""
+        """Return the error code, or the status of a good response, and its JSON; 0 if there is none."""
         data = b"" if body is None else json.dumps(body).encode()
         question = HttpQuestion(method, path, {"content-type": "application/json"}, data)
         try:
@@ -83,7 +83,7 @@ class Client:
     # -- Writes ------------------------------------------------------------------------------------------------------------
 
     async def register(self, instance: Instance, subject: str) -> bool:
-        """Register a schema. Returns whether it was answered with a version."""
+        """Register a schema. Return whether the response had a version."""
         body = self.schema(subject)
         began_s = asyncio.get_running_loop().time()
         code, made = await self.ask(instance, "POST", f"/subjects/{subject}/versions", body)
@@ -99,7 +99,7 @@ class Client:
         return True
 
     async def _read_own(self, instance: Instance, fact: Fact, since: float) -> None:
-        """Check that an instance shows from then on what it has answered."""
+        """Check that an instance shows from then on what its response said."""
         code, made = await self.ask(instance, "GET", f"/subjects/{fact.subject}/versions/{fact.version}?deleted=true")
         if code == 0 or instance.is_over or not self._truth.has_had(fact, since) or self._is_unsettled():
             return
@@ -147,7 +147,10 @@ class Client:
     # -- Schemas -----------------------------------------------------------------------------------------------------------
 
     def schema(self, subject: str) -> dict[str, Any]:
-        """A schema of some of the subject's fields, each with a default or without one. A user's also has a record of its reference."""
+        """Return a schema of some of the subject's fields, each with a default or without one.
+
+        A user's schema also has a record of its reference.
+        """
         fields: list[dict[str, Any]] = []
         for number in range(FIELDS):
             match self._rng.choices(range(3), (30, 50, 20))[0]:

@@ -23,7 +23,7 @@ class GroupMember:
     rebalance_s: float
     metadata: bytes = b""
     seen_s: float = 0.0
-    #: Set while its JoinGroup, or its SyncGroup, is not answered yet.
+    #: The future of its JoinGroup, or of its SyncGroup, that is not answered yet.
     joining: asyncio.Future[JoinGroupResponse] | None = None
     syncing: asyncio.Future[SyncGroupResponse] | None = None
     assignment: bytes = b""
@@ -31,7 +31,7 @@ class GroupMember:
 
 @dataclass
 class ModelGroup:
-    """A group as its coordinator has it. Requests are awaited until they can be answered."""
+    """A group as its coordinator stores it. Requests wait until they can be answered."""
 
     state: str = EMPTY
     generation: int = 0
@@ -56,7 +56,7 @@ class ModelGroup:
         raise AssertionError(request)
 
     async def watch(self) -> None:
-        """Miss members whose sessions are over, and end rebalances that last too long, for ever."""
+        """Remove members whose sessions are over, and end rebalances that last too long; run for ever."""
         while True:
             await asyncio.sleep(LOOK_S)
             now_s = asyncio.get_running_loop().time()
@@ -68,7 +68,7 @@ class ModelGroup:
                 self._complete()
 
     def rebalance(self) -> None:
-        """Begin the next generation, as when a coordinator has moved."""
+        """Begin the next generation, as after a move of the coordinator."""
         if self.members:
             self._prepare()
 

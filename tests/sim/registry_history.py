@@ -37,10 +37,10 @@ class Theme(NamedTuple):
     struck: float = 0.12
     every_s: float = 3.0
     clients: tuple[int, int] = (2, 5)
-    #: Of all clients together, and the seconds between two of one client.
+    #: The requests of all clients together, and the seconds between two requests of one client.
     operations: int = 100
     pause_s: float = 1.5
-    #: How often clients register, look up, read by id and by subject, delete versions and subjects, set a level and a mode.
+    #: How often clients register, look up, read by id and by subject, delete versions and subjects, and set a level and a mode.
     weights: tuple[int, ...] = (50, 10, 8, 8, 6, 6, 6, 6)
 
 
@@ -67,7 +67,7 @@ class History:
         self.instances: list[Instance] = []
         #: All that have ever run.
         self.all: list[Instance] = []
-        #: For each cut and new topic: who had read what it took.
+        #: For each cut and each new topic: the readers that had read the removed records.
         self.concerned: list[Instance] = []
         self.struck: Counter[str] = Counter()
         self.theme = THEMES[seed % len(THEMES)]
@@ -126,7 +126,7 @@ class History:
         asyncio.get_running_loop().call_later(seconds, action, *arguments)
 
     def one(self) -> Instance:
-        """An instance, in half of the cases the one that leads."""
+        """Choose an instance, in half of the cases the leader."""
         leading = [each for each in self.instances if each.registry.is_leader]
         return self.rng.choice(leading if leading and self.rng.random() < 0.5 else self.instances)
 
@@ -152,7 +152,7 @@ class History:
         self.later(self.rng.random() * PAUSE_S_MAX, setattr, wire, "way_s", WAY_S)
 
     def silence(self, instance: Instance) -> None:
-        """Let nothing of an instance reach the cluster for a while; what it has sent arrives afterwards."""
+        """Let no request of an instance reach the cluster for a while; they arrive afterwards."""
         wire = instance.wire
         wire.open.clear()
         self.later(self.rng.random() * PAUSE_S_MAX, wire.open.set)
@@ -169,7 +169,10 @@ class History:
         self.later(LONG_AWAY_S, self.move, instance)
 
     def cut(self, instance: Instance) -> None:
-        """An unclean election: the last records are gone. Sometimes the log is longer than before at once, as with other new leaders."""
+        """An unclean election: the last records are lost.
+
+        Sometimes the log immediately becomes longer than before, as it may with a new leader.
+        """
         if TOPIC not in self.cluster.topics:
             return
         log = self.cluster.schemas
@@ -184,7 +187,7 @@ class History:
             self.cluster.write_noop(ids)
 
     def recreate(self, instance: Instance) -> None:
-        """The topic is deleted, and created again, sometimes a while later."""
+        """The topic is deleted and created again, sometimes after a while."""
         if TOPIC not in self.cluster.topics or self.rng.random() < 0.5:
             return
         self.concern(-1)
@@ -219,7 +222,7 @@ class History:
         self.cluster.coordinator = self.rng.choice(NODES)
 
     def on_produce(self, instance: Instance, is_done: bool) -> bool:
-        """Strike in the middle of an append. Returns whether the connection is lost: before it took effect, or after."""
+        """Strike in the middle of an append. Return whether the connection is lost, before or after the append takes effect."""
         if self.is_healed or self.rng.random() > self.theme.struck / 2:
             return False
         fault = self.rng.choice(self.theme.appends.split())
@@ -240,7 +243,7 @@ class History:
             sim_loop().resume(each.lane)
 
     async def wait(self, check: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a check, which may ask the instances, until it holds."""
+        """Repeat a check, which may send requests to the instances, until it succeeds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + HEALED_S_MAX
         while True:
@@ -292,7 +295,7 @@ class History:
                     raise RegistryBroken(f"{each.host} shows the mode of {subject} as {mode}")
 
     def check_said(self) -> None:
-        """Check that each reader of what is gone, which has run on until the end, has said that it begins again."""
+        """Check that each reader of removed records that has run until the end has logged that it starts again."""
         for each in self.concerned:
             if each in self.instances and not any("again" in text for text in each.said):
                 raise RegistryBroken(f"{each.host} has read what was lost, and has said {each.said}")
@@ -313,6 +316,8 @@ def sim_loop() -> SimLoop:
 
 def play(seed: int) -> History:
     """Play the history of a seed.
+
+    Raises: RegistryBroken: a check failed.
 
     Raises:
         RegistryBroken: something does not hold that must.

@@ -30,12 +30,12 @@ from tests.sim.registry_model import TOPIC, RegistryCluster, SimClock, Wire, Wir
 
 GROUP = "schema-registry"
 SESSION_MS = 6_000
-#: What waits for an answer of HTTP, and how long a schema is checked.
+#: The time limit of an HTTP request, and the time that the check of a schema takes.
 WAY_S_MAX, CHECK_S_MAX = 0.01, 0.1
 
 
 class SimProcesses:
-    """The stand-in of the processes that check schemas."""
+    """The stand-in for the processes that check schemas."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -67,7 +67,7 @@ def _answer(parts: tuple[bytes, ...]) -> bytes:
 
 
 class Web:
-    """HTTP between clients and instances: an instance that is killed resets its connections, and one that is paused answers later."""
+    """HTTP between clients and instances: an instance that is killed resets its connections, and a paused one responds later."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -93,14 +93,14 @@ class Web:
 
 
 class Instance:
-    """A process. It begins at once, and ends when it is killed or by itself."""
+    """A process. It starts at once, and ends when it is killed, or by itself."""
 
     def __init__(self, host: str, cluster: RegistryCluster, web: Web, rng: random.Random) -> None:
         self.host, self.rng = host, rng
         self.lane, self.wire = Lane(host), Wire(rng)
         self.answering: dict[asyncio.Future[HttpAnswer], None] = {}
         self.application: Application | None = None
-        #: What it has logged as an error, and what must not happen.
+        #: The errors that it has logged, and which must not happen.
         self.said: list[str] = []
         self.problems: list[str] = []
         self._web = web
@@ -162,7 +162,7 @@ class Instance:
                 answer.set_exception(ConnectionResetError(self.host))
 
     async def handle(self, question: HttpQuestion, answer: asyncio.Future[HttpAnswer]) -> None:
-        """Give a request to the application, as the HTTP server does."""
+        """Pass a request to the application, as the HTTP server does."""
         application, sent = self.application, list[Any]()
         path, _, query = question.target.partition("?")
         scope = {
@@ -195,7 +195,7 @@ class Instance:
 
 
 class Said(logging.Handler):
-    """Gives each instance the errors that its own lane logs."""
+    """Gives each instance the errors that were logged in its lane."""
 
     def __init__(self, instances: list[Instance]) -> None:
         super().__init__(logging.ERROR)
@@ -210,7 +210,7 @@ class Said(logging.Handler):
 
 @contextlib.contextmanager
 def noted(instances: list[Instance]) -> Any:
-    """Note what these instances log as errors of their log."""
+    """Collect the errors that these instances log about their log."""
     logger, handler = logging.getLogger("ottla.registry.log"), Said(instances)
     before = logger.level
     logger.addHandler(handler)

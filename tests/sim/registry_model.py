@@ -1,7 +1,8 @@
-"""A cluster of three brokers in memory with the topic of a registry: its leader moves, and knows producers as a real partition does.
+"""A cluster of three brokers in memory with the topic of a registry: its leader moves, and it stores producer states as a real
+partition does.
 
-Beside `mirror_model.py`, whose messages it answers: the leader rejects batches of a producer epoch that another one has followed,
-recognises a batch that comes again, is moved with and without a loss, and compacts. What a broker says of the leader is late.
+It answers the same messages as `mirror_model.py`. In addition, the leader rejects batches of an old producer epoch, recognises
+a repeated batch, moves with and without a loss of records, and compacts. Brokers learn of a new leader with a delay.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from tests.sim.registry_group import ModelGroup
 
 NODES = (1, 2, 3)
 TOPIC = "_schemas"
-#: A broker knows of another leader within this time.
+#: A broker learns of another leader within this time.
 VIEW_S_MAX = 0.5
-#: A request, and a response, are on their way for up to so long.
+#: The longest time for which a request, or a response, is in flight.
 WAY_S = 0.01
-#: Compaction keeps tombstones for so long: no reader is paused for longer.
+#: The time for which compaction keeps tombstones: no reader is paused for longer.
 TOMBSTONE_S = 40.0
 GROUP_REQUESTS = {
     JoinGroupRequest: JoinGroupResponse,
@@ -50,7 +51,9 @@ GROUP_REQUESTS = {
 
 @dataclass
 class KnownProducer:
-    """The knowledge that a partition has of a producer: its epoch, the next sequence, and the offsets of its batches by sequence."""
+    """The state of a producer in a partition: its epoch, the next sequence number, and the offsets of its batches by sequence
+    number.
+    """
 
     epoch: int
     next: int
@@ -63,16 +66,17 @@ class RegistryLog(Log):
 
     #: Where each leader epoch began.
     begins: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
-    #: Of each batch: when it came, its producer, epoch, first sequence and count.
+    #: For each batch: its time, producer, epoch, first sequence number and count.
     came: dict[int, tuple[float, int, int, int, int]] = field(default_factory=dict)
     producers: dict[int, KnownProducer] = field(default_factory=dict)
-    #: Compaction has read up to there. Each replica compacts what it has, so that no cut goes below it.
+    #: Compaction has read up to this offset. Each replica compacts its own log, so no cut goes below it.
     cleaned: int = 0
-    #: Whether the last batch came from a producer of which a cut has left nothing: then the partition takes any sequence.
+    #: Whether the last batch came from a producer of which a cut has removed all batches: then the partition accepts any
+    #: sequence number.
     is_blind: bool = False
 
     def take(self, batch: BatchView, data: bytes) -> tuple[int, int, bool]:
-        """Append a batch. Returns the error code, its offset, and whether it was not there yet."""
+        """Append a batch. Return the error code, its offset, and whether it is new."""
         row = batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count
         known = self.producers.get(batch.producer_id)
         self.is_blind = known is None and batch.base_sequence > 0
@@ -119,7 +123,7 @@ class RegistryLog(Log):
         return known, next((begin for each, begin in self.begins if each > epoch), self.end)
 
     def compact(self, limit: int) -> None:
-        """Remove the records before `limit` that a later one of the same key follows, and old tombstones."""
+        """Remove the records before `limit` that have a later record with the same key, and old tombstones."""
         now_s = asyncio.get_running_loop().time()
         self.cleaned = max(self.cleaned, limit)
         last: dict[bytes | None, int] = {}
@@ -142,8 +146,11 @@ class RegistryLog(Log):
 
 
 class RegistryCluster(ModelCluster):
-    """The brokers. `on_append` is called with the records of each batch that the log has taken, and whether it could not be compared
-    with what its producer had written before."""
+    """The brokers.
+
+    `on_append` is called with the records of each batch that was appended, and whether the batch could not be compared with its
+    producer's earlier batches.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__("kafka", rng)
@@ -166,20 +173,20 @@ class RegistryCluster(ModelCluster):
         return made
 
     def move(self, leader: int | None = None) -> None:
-        """Another broker leads the log; -1: none for a while."""
+        """Move the leadership to another broker; -1: there is no leader for a while."""
         self.leader = self.rng.choice([node for node in NODES if node != self.leader]) if leader is None else leader
         if TOPIC in self.topics and self.leader > 0:
             self.schemas.lead()
         self._spread(VIEW_S_MAX)
 
     def cut(self, offset: int) -> None:
-        """Another broker leads, and does not have what is behind the offset."""
+        """Move the leadership to another broker, which does not have the records after the offset."""
         self.schemas.cut(offset)
         self.leader = self.rng.choice(NODES)
         self._spread(VIEW_S_MAX)
 
     def write_noop(self, greatest_ids: dict[str, int]) -> None:
-        """Write what an instance writes when it takes the lead."""
+        """Write the record that an instance writes when it becomes the leader."""
         key, value = noop_record(greatest_ids)
         self.schemas.append(build_batch([(key, value, 1)]), 1)
 
@@ -288,7 +295,7 @@ class RegistryCluster(ModelCluster):
 
 
 class Wire:
-    """The faults of all connections of an instance: they are slow, a share of the requests is lost, or nothing goes through."""
+    """The faults of all connections of an instance: they are slow, some of the requests are lost, or no message passes."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -296,7 +303,8 @@ class Wire:
         self.way_s = WAY_S
         self.open = asyncio.Event()
         self.open.set()
-        #: Called with a Produce request that is about to take effect, and again when it has: True if its response is lost.
+        #: It is called with a Produce request before the request takes effect, and again afterwards; it returns True if the
+        #: response is lost.
         self.on_produce: Callable[[bool], bool] = lambda is_done: False
 
     async def way(self) -> None:
@@ -305,7 +313,7 @@ class Wire:
 
 
 class WireClient(ClusterClient):
-    """A client of an instance. What was sent takes effect in the lane of the cluster, whatever becomes of the instance."""
+    """A client of an instance. A request that was sent takes effect in the lane of the cluster, even if the instance ends."""
 
     def __init__(self, cluster: RegistryCluster, wire: Wire, world: Any, timeout_ms: int = 20_000) -> None:
         super().__init__(world, [Address(cluster.name, each) for each in NODES], timeout_ms)
@@ -332,7 +340,7 @@ class WireClient(ClusterClient):
                 raise NoConnection("lost before")
             await wire.open.wait()
             answering = outside(self._model.answer_at(request, node))
-            # A request that waits at the broker does not hold those behind it for ever: its effect is there.
+            # A request that waits at the broker does not delay the following ones: its effect has happened.
             if isinstance(request, JoinGroupRequest | SyncGroupRequest):
                 await asyncio.sleep(0)
             else:
@@ -347,7 +355,7 @@ class WireClient(ClusterClient):
 
 
 def outside(coroutine: Any) -> asyncio.Task[Any]:
-    """Run a coroutine in the lane of the cluster, which no fault of an instance ends."""
+    """Run a coroutine in the lane of the cluster, which no fault of an instance can end."""
     return asyncio.get_running_loop().create_task(coroutine, context=OUTSIDE.context.copy())
 
 

@@ -1,4 +1,5 @@
-"""The truth of a registry's log, kept beside the code under test: each record is judged when the log takes it, each answer when it comes.
+"""The truth of a registry's log, kept beside the tested code: each record is checked when it is appended, each response when it
+arrives.
 
 Of a record: an id means one schema for ever, also after its last version was deleted for good; a new id and a new version are the next
 ones; a version keeps its schema; a new one is compatible by the level that counts at that offset; nothing that is referred to is deleted.
@@ -19,7 +20,7 @@ Fields = Mapping[str, Any]
 
 
 class RegistryBroken(AssertionError):
-    """The registry has given an answer, or written a record, that it must not."""
+    """The registry has given a wrong response, or written a wrong record."""
 
 
 class Kept(NamedTuple):
@@ -42,7 +43,7 @@ class Fact(NamedTuple):
 
 @dataclass
 class Stay:
-    """The virtual seconds in which a fact was in the log."""
+    """The times in virtual seconds in which a fact was in the log."""
 
     since: float
     until: float = FOR_EVER
@@ -57,13 +58,13 @@ def context_of(subject: str) -> str:
 
 
 class Truth:
-    """The log as a list of records, of which a cut takes the last and compaction none."""
+    """The log as a list of records. A cut removes its last records, and compaction removes none."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self.problems: list[str] = []
         self.stays: dict[Fact, list[Stay]] = {}
-        #: When the log was last cut, or its topic created again.
+        #: The time at which the log was last cut, or its topic created again.
         self.broken_s = -FOR_EVER
         self._events: list[tuple[int, bytes, bytes | None]] = []
         self._clear()
@@ -72,9 +73,9 @@ class Truth:
         self.versions: dict[str, dict[int, Kept]] = {}
         self.levels: dict[str, str] = {}
         self.modes: dict[str, str] = {}
-        #: Each id that was ever given, by its context.
+        #: All ids that were ever assigned, by their context.
         self.ids: dict[str, dict[int, str]] = {}
-        #: The greatest id of each context, also of those that a NOOP alone has, as after a cut.
+        #: The greatest id of each context, including those that only a NOOP has, as after a cut.
         self.greatest: dict[str, int] = {}
 
     @property
@@ -84,8 +85,11 @@ class Truth:
     # -- The log -----------------------------------------------------------------------------------------------------------
 
     def append(self, records: list[Record], is_blind: bool) -> None:
-        """Take in a batch. `is_blind`: it was decided before a cut that has left nothing of its producer; no registry can prevent that the
-        log takes it, and its client gets an error. It may follow what is gone, but gives no id another meaning."""
+        """Take in a batch.
+
+        `is_blind`: it was decided before a cut that has removed all batches of its producer. No registry can prevent that the
+        log accepts it, and its client gets an error. It may follow lost records, but must not give an id another meaning.
+        """
         before = {subject: dict(rows) for subject, rows in self.versions.items()}
         for record in records:
             assert record.key is not None
@@ -112,7 +116,7 @@ class Truth:
         self._note()
 
     def _note(self) -> None:
-        """Begin and end the stays of what is new and gone."""
+        """Begin the intervals of new facts, and end those of lost ones."""
         facts, now_s = self.facts, self._now_s()
         for fact, stays in self.stays.items():
             if stays[-1].until == FOR_EVER and fact not in facts:
@@ -194,7 +198,9 @@ class Truth:
                 self.problem(f"{subject} {number} is not {level} with {n}: {made.schema}, {row.schema}")
 
     def _fields(self, row: Kept) -> Fields:
-        """The fields of a record and whether each has a default; of a field that is a reference, those of its record."""
+        """Return the fields of a record and whether each has a default; for a field that is a reference, the fields of its
+        record.
+        """
         found: dict[str, Any] = {}
         for field in json.loads(row.schema)[0]["fields"]:
             found[field["name"]] = "default" in field
@@ -225,11 +231,11 @@ class Truth:
         return any(stay.since <= until and stay.until >= since for stay in self.stays.get(fact, ()))
 
     def has_had(self, fact: Fact, since: float) -> bool:
-        """Return whether the log has the fact, and has had it all the time since then."""
+        """Return whether the log has the fact now, and has had it since then."""
         return any(stay.since <= since and stay.until == FOR_EVER for stay in self.stays.get(fact, ()))
 
     def meanings(self, context: str, schema_id: int, until: float) -> set[str]:
-        """The schemas that an id has had up to a moment."""
+        """Return the schemas that an id has had up to a moment."""
         return {
             fact.schema
             for fact, stays in self.stays.items()
@@ -238,7 +244,7 @@ class Truth:
 
 
 def reads(reader: Fields, writer: Fields) -> bool:
-    """Return whether a reader of records finds each field that it needs: Avro's rule for fields of one type."""
+    """Return whether a reader of records finds each field that it needs, by Avro's rule for fields of one type."""
     for name, wanted in reader.items():
         if name not in writer:
             if wanted is not True:

@@ -16,17 +16,17 @@ from tests.histories import Violation
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.history import TopicPartition
 
-#: Every so many checks the logs are read from their beginning.
+#: The number of checks after which the logs are read again from their beginning.
 LOGS_EVERY = 10
 
 
 class ReplicationChecks:
-    """One per run; `check` after every step, `acknowledged` with each answer to acks=all."""
+    """The checks of one run: `check` is called after every step, `acknowledged` with each response to acks=all."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._checks = 0
-        #: Where the log ended when its producers may have been loaded from a snapshot, and where it ended last.
+        #: The end of the log when its producers may have been loaded from a snapshot, and its end at the last check.
         self._loaded: dict[Hashable, tuple[int, int]] = {}
 
     def check(self) -> None:
@@ -40,7 +40,7 @@ class ReplicationChecks:
             log = partition.log
             if log is None or partition.offline or log.failure is not None or log.local_start_offset > 0:
                 continue
-            # It is loaded at a start, and when it is truncated: as the follower of another leader, or of the same one.
+            # The snapshot is loaded at a start, and at a truncation, as the follower of another leader or of the same one.
             life, end = (node.number, node.life, partition.topic_id, partition.index), log.log_end_offset
             place = (*life, partition.leader_epoch)
             loaded, last = self._loaded.get(place, (end, end))
@@ -54,7 +54,10 @@ class ReplicationChecks:
                 )
 
     def acknowledged(self, where: TopicPartition, last_offset: int) -> None:
-        """Any of the ISR may lead next, cleanly. One that is down, or whose new life is not registered, may have the records."""
+        """Any member of the ISR may become the leader in a clean election.
+
+        A member that is down, or whose new life is not registered, may have the records.
+        """
         image = self._cluster.decided_image
         if image is None:
             return
@@ -86,11 +89,11 @@ class ReplicationChecks:
 
 
 def stable_offsets(log: Log, loaded: int) -> tuple[int, int]:
-    """Computed from nothing but the batches: while ends of transactions that are not replicated yet hold it back, and while
-    those below `loaded` do not.
+    """Compute the last stable offset from the batches alone: in one case unreplicated ends of transactions hold it back, in the
+    other those below `loaded` do not.
 
-    Kafka's producer snapshots have no transaction that is over: a replica that loads one does not know that its marker stands at or
-    above the high watermark. Its outcome is decided all the same: the coordinator wrote it down before it sent the marker.
+    Kafka's producer snapshots have no ended transactions, so a replica that loads one does not know that a marker is at or
+    above the high watermark. The outcome is decided nevertheless: the coordinator had stored it before it sent the marker.
     """
     high_watermark = log.high_watermark
     open_since: dict[int, int] = {}

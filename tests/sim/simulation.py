@@ -44,11 +44,11 @@ from tests.sim.scenes import PRODUCER_PAUSE_SECONDS, SCENE_SHARE, Scenes, scene_
 
 CHECK_SECONDS = 0.2
 START_SECONDS_MAX = 20
-#: Of a run of 60 s: how long faults strike, and how long clients go on after them.
+#: In a run of 60 s: how long faults strike, and how long clients go on after them.
 FAULT_SHARE, CALM_SECONDS = 0.6, 5.0
-#: Invariants 42 and 54: all is well again within so long after the last fault.
+#: Invariants 42 and 54: the cluster is healthy again within this time after the last fault.
 HEAL_SECONDS_MAX = 45.0
-#: A NoOpRecord each half second; a snapshot or an election that ends late may add some.
+#: There is a NoOpRecord each half second; a snapshot or an election that ends late may add some.
 QUIET_SECONDS, QUIET_RECORDS_MAX = 3.0, 12
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -66,7 +66,7 @@ class Result:
     struck: dict[str, int]
     turns: int
     violation: str | None = None
-    #: The invariant's; empty for any other exception.
+    #: The number of the violated invariant; empty for any other exception.
     number: str = ""
     trace: list[str] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class Simulation:
         self.cluster: SimCluster
         self.invariants: Invariants
         self.faults: Faults | None = None
-        #: Partitions that only an unclean election has given a leader.
+        #: Partitions that got a leader only through an unclean election.
         self.elected = 0
 
     def _choose(self) -> Plan:
@@ -174,7 +174,7 @@ class Simulation:
         self.history.note(f"end: {sorted((k[1], c.end) for k, c in self.invariants.committed.items())}")
 
     async def _strike(self, faults: Faults, seconds: float, pause_seconds: float) -> None:
-        """Strike for so long; a scene, where the seed has one, may take longer to its end."""
+        """Let faults strike for this time. If the seed has a scene, it may end later."""
         scene = scene_of(self.seed)
         if scene is not None:
             scenes = Scenes(
@@ -193,7 +193,7 @@ class Simulation:
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
-        """The body runs beside the checks; whatever fails first, ends it."""
+        """Run the body beside the checks; the first failure ends it."""
         watcher = asyncio.ensure_future(self._watch())
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
@@ -319,7 +319,7 @@ class Simulation:
     # -- The end -----------------------------------------------------------------------------------------------------
 
     async def _elect_beside_lost_disks(self) -> None:
-        """Elect as an operator does, where the last known leader has lost its disk and the others hold everything."""
+        """Elect leaders as an operator does, if the last known leader has lost its disk and the others have everything."""
         await self._until("all brokers are let in", lambda: self._waiting_for_operator() is not None)
         while waiting := self._waiting_for_operator():
             self.history.note(f"an operator elects for {waiting}")
@@ -328,7 +328,7 @@ class Simulation:
             await asyncio.sleep(1)
 
     def _waiting_for_operator(self) -> list[str] | None:
-        """Partitions that no broker may lead of itself; None as long as that cannot be said."""
+        """Return the partitions that no broker may lead without an operator; None as long as this is unknown."""
         active = self.cluster.active_controller
         if active is None or active.server is None or not all(node.is_serving for node in self.cluster.nodes):
             return None
@@ -346,7 +346,7 @@ class Simulation:
         ]
 
     async def _settled(self) -> None:
-        """No member leaves any more: the group becomes stable."""
+        """No member leaves any more, and the group becomes stable."""
         for member in self.members:
             member.leaves = member.changes = 0.0
         if self.members:
@@ -372,7 +372,7 @@ class Simulation:
             await asyncio.sleep(0.2)
 
     def _unwell(self) -> str | None:
-        """Return why not everything is as it should be without faults; None if it is."""
+        """Return the reason why the cluster is not healthy without faults; None if it is."""
         for node in self.cluster.nodes:
             if not node.is_serving or node.has_failed or node.has_lost_directory:
                 return f"{node} does not serve ({node.failure!r})"
@@ -402,7 +402,7 @@ class Simulation:
         return next((why for node in self.cluster.brokers if (why := misplaced(node, image)) is not None), None)
 
     async def _quiet(self) -> None:
-        """Check that the controller writes NoOpRecords and no more when nothing is left to decide (invariant 54)."""
+        """Check that the controller writes only NoOpRecords when nothing is left to decide (invariant 54)."""
         self.invariants.same_metadata()
         active = self.cluster.active_controller
         assert active is not None and active.server is not None
@@ -414,8 +414,8 @@ class Simulation:
             raise Violation("54", f"{written} records of metadata in {QUIET_SECONDS} quiet seconds")
 
     async def _readable(self) -> None:
-        """Check that everything can be read from its beginning, at both levels, and the group's offset."""
-        self.invariants.check()  # learns of what has been committed since the last look
+        """Check that everything can be read from the beginning, at both levels, and the group's offset."""
+        self.invariants.check()  # reads the records that were committed since the last check
         ends = {key: known.end for key, known in self.invariants.committed.items()}
         active = self.cluster.active_controller
         assert active is not None and active.server is not None
@@ -424,7 +424,8 @@ class Simulation:
             reader = self._consumer(f"reader{level}", level)
             reader.pause_seconds = 0.05
             reader.wait_ms = (
-                0  # it goes on when all leaders have answered: one that has no more must not hold up the rest
+                # it goes on after the responses of all leaders: a leader without more records must not delay the others
+                0
             )
             wanted = {(topic, index): ends.get((by_name[topic], index), 0) for topic, index in self.partitions}
             reader.start()

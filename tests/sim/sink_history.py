@@ -33,7 +33,7 @@ SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", Bina
 TOPIC, SINK = "t", "q"
 TIMEOUT_S = 60.0
 BATCHES, RUNS_MAX = 6, 60
-#: How often, in each turn, a task and a driver meet a fault, and how often a whole transaction timeout goes by.
+#: How often, in each turn, a task and a driver have a fault, and how often a whole transaction timeout passes.
 TASK_STRUCK, DRIVER_STRUCK, TIMED_OUT = 0.006, 0.012, 0.003
 #: How often, in each turn of one query, a second one begins on its checkpoint, in the histories that have it; and the share of these.
 SECOND_BEGUN, WITH_SECOND = 0.03, 0.5
@@ -42,7 +42,7 @@ OVERTAKEN = ({"task": 0.2, "driver": 0.2}, {"task": 0.02, "driver": 0.02}, {"tas
 
 
 class RunEnded(Exception):
-    """This run of the query is over: its driver is gone, or has failed."""
+    """This run of the query is over: its driver was killed, or has failed."""
 
 
 class History:
@@ -58,11 +58,11 @@ class History:
         }
         self.options = SinkOptions(given, SCHEMA, is_stream=True)
         self.runs = 0
-        #: The queries that are alive, and the entries of the commit log in their checkpoint: the batches that are not done again.
+        #: The running queries, and the entries of the commit log in their checkpoint: batches with an entry are not repeated.
         self.queries: list[Iterator[str]] = []
         self.logged = 0
         self.second_begun = SECOND_BEGUN if self.rng.random() < WITH_SECOND else 0.0
-        #: Of each batch, how many rows each partition of Spark has: the same in each run.
+        #: For each batch, the number of rows of each Spark partition: it is the same in each run.
         self.rows = [[self.rng.choice((0, 2, 5)) for _ in range(self.rng.randint(1, 3))] for _ in range(BATCHES)]
         self.left_behind: list[SparkProcess] = []
         self.struck: Counter[str] = Counter()
@@ -106,7 +106,7 @@ class History:
         self.queries.append(self.query(f"run{self.runs}"))
 
     def query(self, run: str) -> Iterator[str]:
-        """Run batches from the end of the commit log on."""
+        """Run batches, beginning after the end of the commit log."""
         for batch in range(self.logged, BATCHES):
             yield from self.play_batch(run, batch)
             self.check_batch(batch)
@@ -184,7 +184,7 @@ class History:
         return [b"%d-%d-%d" % (batch, partition, number) for number in range(self.rows[batch][partition])]
 
     def give_up(self, process: SparkProcess) -> None:
-        """Spark ends a task that it does not need any more: at once, or it goes on for a while."""
+        """Spark stops a task that it no longer needs: the task ends at once, or goes on for a while."""
         if self.rng.random() < 0.5:
             process.kill()
         else:
@@ -214,7 +214,7 @@ class History:
             raise SinkBroken(f"{process.name} has ended: {process.fault!r}")
 
     def committed(self) -> Counter[bytes]:
-        """The values that a reader of committed records will see, however much is open before them."""
+        """Return the values that a reader of committed records will see, no matter how many open transactions are before them."""
         size = sum(len(log.entries) for log in self.cluster.topics[TOPIC].logs)
         if size != self._counted[0]:
             values = [value for log in self.cluster.topics[TOPIC].logs for value in committed_values(log)]
@@ -233,7 +233,7 @@ class History:
 
 
 def committed_values(log: Log) -> list[bytes]:
-    """The values of transactions that are committed."""
+    """Return the values of committed transactions."""
     found: list[bytes] = []
     waiting: dict[int, list[bytes]] = {}
     for entry in log.entries:
@@ -249,6 +249,8 @@ def committed_values(log: Log) -> list[bytes]:
 
 def play(seed: int) -> History:
     """Play the history of a seed.
+
+    Raises: SinkBroken: a check failed.
 
     Raises:
         SinkBroken: something does not hold that must.

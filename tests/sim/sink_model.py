@@ -34,7 +34,7 @@ TURN_S = 0.05
 
 
 class SinkBroken(AssertionError):
-    """A reader of committed records sees what it must not, or does not see what it must."""
+    """A reader of committed records sees records that it must not see, or misses some."""
 
 
 class Killed(BaseException):
@@ -42,7 +42,7 @@ class Killed(BaseException):
 
 
 class SparkProcess:
-    """A function on a thread of its own. `turn` lets it run until its next request, or its end."""
+    """A function on its own thread. `turn` lets it run until its next request, or its end."""
 
     current: SparkProcess | None = None
 
@@ -87,7 +87,7 @@ class SparkProcess:
 
 @dataclass
 class Transaction:
-    """A transactional id as its coordinator has it. Times are virtual seconds."""
+    """A transactional id as its coordinator stores it. Times are virtual seconds."""
 
     producer_id: int
     timeout_s: float
@@ -95,12 +95,12 @@ class Transaction:
     state: str = EMPTY
     since_s: float = 0.0
     places: set[tuple[str, int]] = field(default_factory=set)
-    #: The offsets of the batches of its producer, by epoch, place and sequence.
+    #: The offsets of the batches of its producer, by epoch, partition and sequence number.
     written: dict[tuple[int, str, int, int], int] = field(default_factory=dict)
 
 
 class SinkCluster(ModelCluster):
-    """One broker. A share of the requests is lost, half of them after they took effect."""
+    """One broker. Some of the requests are lost, half of them after they took effect."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__("kafka", rng)
@@ -109,7 +109,7 @@ class SinkCluster(ModelCluster):
         self.transactions: dict[str, Transaction] = {}
 
     def advance(self, seconds: float) -> None:
-        """Time goes by, and transactions that are open for too long end."""
+        """Advance the time, and end transactions that are open for too long."""
         self.now_s += seconds
         for row in self.transactions.values():
             if row.state == ONGOING and row.since_s + row.timeout_s < self.now_s:
@@ -239,7 +239,7 @@ class SinkCluster(ModelCluster):
 
 
 class ModelConnection:
-    """A connection in place of `SparkConnection`, to the cluster that plays by then."""
+    """A connection in place of `SparkConnection`, to the cluster of the running history."""
 
     cluster: SinkCluster
     is_due = False
@@ -261,7 +261,7 @@ class ModelConnection:
 
 
 def clock_of(cluster: SinkCluster) -> Any:
-    """Return what stands in for the module `time`: a process that sleeps gives its turn away."""
+    """Return the replacement for the module `time`: a process that sleeps ends its turn."""
 
     def sleep(seconds: float) -> None:
         if SparkProcess.current is not None:

@@ -69,7 +69,7 @@ OPERATIONS = (
     ("let_go", 3),
     ("cut_beside", 3),
 )
-#: What another thread's flush may meet half-way.
+#: Operations that may happen while another thread is in the middle of a flush.
 BESIDE = (
     "append",
     "append",
@@ -85,7 +85,7 @@ BESIDE = (
 
 
 class DiesInIt:
-    """A stand-in of the `struct.Struct` that stamps a batch."""
+    """A replacement for the `struct.Struct` that stamps a batch."""
 
     size = 16
 
@@ -97,14 +97,14 @@ class StorageHistory:
     #: name, weight
     operations: tuple[tuple[str, int], ...] = OPERATIONS
     beside: tuple[str, ...] = BESIDE
-    #: How many times as many lives it has where a seed plays it behind another history.
+    #: How many times as many lives a history has if its seed plays it after another history.
     longer = 4
-    #: What may happen in the middle of an operation, and of a stop; how often each.
+    #: Events that may happen in the middle of an operation, and of a stop, and how often each does.
     faults: tuple[tuple[str, int], ...] = (("none", 80), ("kill", 8), ("failure", 3), ("full", 4))
     stop_faults: tuple[tuple[str, int], ...] = (("none", 70), ("kill", 10), ("failure", 10), ("full", 10))
-    #: How many lives end with a stop, and how many crashes are a loss of power.
+    #: The share of lives that end with a stop, and the share of crashes that are a power loss.
     stops, power_losses = 0.35, 0.6
-    #: How often a clean stop is followed by a look at what a node would make of a damaged disk.
+    #: How often a clean stop is followed by a start on a damaged copy of the disk.
     damages: tuple[int, ...] = (0, 1, 2)
     #: which partitions there may be
     names: tuple[tuple[str, ...], ...] = (("logs",), ("compacted",), ("logs", "mixed", "compacted"))
@@ -184,7 +184,7 @@ class StorageHistory:
         self._stop_or_crash()
 
     def _step(self) -> bool:
-        """One operation, perhaps with a fault in its middle; False when the node was restarted for it."""
+        """Run one operation, perhaps with a fault in its middle; return False if the node was restarted for it."""
         rng, disk = self.rng, self.disk
         partition = rng.choice(self.partitions)
         name = rng.choices(*zip(*self.operations, strict=True))[0]
@@ -205,7 +205,7 @@ class StorageHistory:
             self._crash()
             return False
         except DiskFull as failure:
-            # A batch behind one that a full disk refused gets that refusal's error, also when there is room again.
+            # A batch after one that a full disk refused fails with the same error, even if there is space again.
             assert fault == "full" or (partition.log is not None and partition.log.room.append_failure is not None), (
                 failure
             )
@@ -282,7 +282,7 @@ class StorageHistory:
                 model.kept_start = model.durable_start = model.start
 
     def _settle_starts(self) -> set[str]:
-        """Takes over the log starts that retention has moved; returns the names of their partitions."""
+        """Take over the log starts that retention has moved; return the names of their partitions."""
         moved: set[str] = set()
         for partition in self.partitions:
             log, model = partition.log, partition.model
@@ -300,12 +300,12 @@ class StorageHistory:
             log.flush(self.ops.now_ms)
 
     def _flush_beside(self, partition: Partition) -> None:
-        """A flush on another thread, while this one goes on with the log."""
+        """Flush on another thread, while this one goes on with the log."""
         busy = False
 
         def meanwhile(kind: str, path: str) -> None:
             nonlocal busy
-            # Index files are written under a lock, where the other thread would have to wait.
+            # Index files are written under a lock, for which the other thread would have to wait.
             if not busy and kind.startswith("sync") and self.rng.random() < 0.4:
                 busy = True
                 try:
@@ -325,7 +325,7 @@ class StorageHistory:
 
         def meanwhile(kind: str, path: str) -> None:
             nonlocal busy
-            # For a checkpoint itself the other thread would have to wait.
+            # The other thread would have to wait for a checkpoint itself.
             if not busy and f"/{partition.name}-0" in path and self.rng.random() < 0.5:
                 busy = True
                 self.note(f"  meanwhile, before {kind} {path}: checkpoints")
@@ -350,18 +350,18 @@ class StorageHistory:
             self._adopt_tail(partition)
 
     def _hold(self, partition: Partition) -> None:
-        """A reader is slow: its answer waits, whatever becomes of the log."""
+        """A reader is slow: its response waits while the log changes."""
         log = partition.log
         if log is not None and log.log_start_offset < log.log_end_offset:
             offset = self.rng.randrange(log.log_start_offset, log.log_end_offset)
             self.held.append(memoryview(log.read(offset, max_bytes=self.rng.choice((1, 2000, 20_000))).records))
 
     def _recreate(self, partition: Partition) -> None:
-        """The topic is deleted, and another one created under its name."""
+        """Delete the topic, and create another one with its name."""
         self.leaving = replace(partition)
         self.logs.delete(partition.topic_id, 0, self.ops.now_ms)
         if self.rng.random() < 0.5:
-            rename_deleted(self.logs)  # a worker was faster than the next topic of the name
+            rename_deleted(self.logs)  # a worker was faster than the creation of the next topic with the name
         partition.topic_id, partition.model, partition.log = self.rng.randbytes(16), PartitionModel(), None
         self._create(partition)
         self.leaving = None
@@ -387,7 +387,7 @@ class StorageHistory:
     # Faults
 
     def _after_full(self, partition: Partition) -> None:
-        """A full disk changed nothing, or took the directory offline: never half of an operation."""
+        """An operation on a full disk changed nothing, or took the directory offline: it was never done by half."""
         for other in self.partitions:
             if other.log is not None and other.log.failure is None and not other.log.closed:
                 model = other.model
@@ -402,7 +402,7 @@ class StorageHistory:
                 model.settle()
 
     def _adopt_tail(self, partition: Partition) -> None:
-        """A leader's batches are written one by one, if need be: as many as there was room for."""
+        """A leader's batches are written one by one if necessary: as many as there is space for."""
         log, model = partition.log, partition.model
         if log is not None and log.failure is None:
             for batch in model.tail:
@@ -411,7 +411,7 @@ class StorageHistory:
             model.tail = []
 
     def _offline(self, partition: Partition) -> None:
-        """The disk failed: no more writes, reads go on; then the node ends one way or another."""
+        """The disk failed: there are no more writes, but reads go on; then the node ends cleanly or not."""
         self.note(f"offline: {self.disk.failed}")
         for other in self.partitions:
             if other.log is None or other.log.closed:
@@ -481,7 +481,7 @@ class StorageHistory:
         self._boot(power, clean=False)
 
     def _tear(self, partition: Partition) -> None:
-        """The process died in the middle of an append: of a copy, or between it and the stamp of offset and length."""
+        """The process died in the middle of an append: within a copy, or between the copy and the stamp of offset and length."""
         log = partition.log
         assert log is not None
         segment = log.segments.active
@@ -500,7 +500,7 @@ class StorageHistory:
             mapped.buffer[segment.file.size : segment.file.size + cut] = batch[:cut]
 
     def _damage_a_copy(self) -> None:
-        """A medium loses something of what was stopped cleanly; the history itself goes on with what is whole."""
+        """A medium loses a file of a cleanly stopped node; the history itself goes on with the undamaged files."""
         rng = random.Random(self.rng.getrandbits(32))
         disk = copy_of(self.disk, rng, self.ops.now_ms)
         path = pick(disk, rng)
@@ -514,7 +514,7 @@ class StorageHistory:
     # Restarts
 
     def _boot(self, power: bool, clean: bool) -> None:
-        """Starts the node, perhaps only after it died once or twice more on the way up, and looks at everything."""
+        """Start the node, which may die once or twice more while it starts, and check everything."""
         rng, disk = self.rng, self.disk
         while not clean and self.restarts and rng.random() < 0.2:
             disk.kill_after(rng.randint(1, 30))
@@ -562,11 +562,11 @@ class StorageHistory:
         self.logs.open_all(self.config_for, self.ops.now_ms)
 
     def _find(self, partition: Partition, power: bool) -> None:
-        """The partition's log after a restart; the broker creates what is missing."""
+        """Return the partition's log after a restart; the broker creates a missing log."""
         log = self.logs.open.by_name(partition.name, 0)
         leaving = self.leaving
         if leaving is not None and leaving.name == partition.name:
-            # Deleting it was in progress: it is there as it was, or gone.
+            # Its deletion was in progress: the log is complete, or gone.
             if log is None:
                 partition.topic_id, partition.model = self.rng.randbytes(16), PartitionModel()
             elif log.topic_id != partition.topic_id:

@@ -28,17 +28,17 @@ from tests.sim.sink_model import SparkProcess as TurnProcess
 from tests.sim.table_model import Faulty, SimLog, SimStore, SimTable, numbers_of
 
 PARTITIONS, TURNS, QUIET_TURNS = 2, 300, 60
-#: So many calls of leaders and committers for each thing that happens: the tables keep up, mostly.
+#: The number of calls of leaders and committers for each other event: mostly, the tables keep up.
 WORK_OF_A_TURN = 8
 OWNER = Owner("cluster", "topic-id", "orders")
 LOST = (StoreFailure, CommitConflict, CommitUnknown)
 AT_ONCE = MaintenancePolicy(age_ms=0)
-#: Where something can strike: the leaders, and behind them these.
+#: The threads that faults can strike: the leaders, and after them these.
 COMMITTER, MAINTENANCE = PARTITIONS, PARTITIONS + 1
 
 
 class TablesBroken(AssertionError):
-    """A record is in the tables twice, or not at all."""
+    """A record is in the tables twice, or missing."""
 
 
 class History:
@@ -50,23 +50,23 @@ class History:
         self.table, self.rejected = (SimTable(self.faulty, self.store, name) for name in ("rows", "rejected"))
         self.logs = [SimLog(partition) for partition in range(PARTITIONS)]
         self.numbers = iter(range(1, 1 << 40))
-        #: Records that retention has deleted, or an unclean election has lost: they may be in the tables, and need not.
+        #: Records that retention has deleted, or an unclean election has lost: they may be in the tables, but need not be.
         self.gone: set[int] = set()
-        #: Records that a leader has known to be committed. No other is ever a row.
+        #: Records that a leader has known to be committed. No other record may be a row.
         self.committed: set[int] = set()
         self.unclean = self.rng.random() < 0.5
-        #: The logs as they were once, to which the cluster may be set back, and the highest epoch of each that there ever was.
+        #: Earlier states of the logs, to which the cluster may be set back, and the highest epoch that each log ever had.
         self.kept: list[SimLog] | None = None
         self.epochs = [0] * PARTITIONS
         #: The leaders, the committer and the maintenance.
         self.processes: list[TurnProcess | None] = [None] * (PARTITIONS + 2)
         self.left_behind: list[TurnProcess] = []
         self.struck: Counter[str] = Counter()
-        #: By what each committer and leader would have the tables partitioned: the setting has just been changed.
+        #: The partitioning of tables in the view of each committer and leader: the setting has just been changed.
         self.settings = self.rng.choice(((UNPARTITIONED,), (DAY,), (UNPARTITIONED, DAY)))
-        #: The committer begins that many turns later than the leaders.
+        #: The committer begins this number of turns later than the leaders.
         self.alone = self.rng.choice((0, 5, 20))
-        #: For so many turns from now on only maintenance begins: nothing is written.
+        #: For this number of turns only maintenance begins: nothing is written.
         self.rest = 0
 
     def play(self) -> None:
@@ -132,12 +132,14 @@ class History:
         self.committed |= {number for offset, number in log.records.items() if offset < high_watermark}
 
     def elect(self, log: SimLog, kept: int) -> None:
-        """The old leader knows nothing of it, and its log stays as it is."""
+        """The old leader does not know of it, and its log stays as it is."""
         known = self.rng.randint(log.start, min(kept, log.high_watermark)) if kept > log.start else log.start
         self.lead(log.next_leader(kept, known, self.epochs[log.partition] + 1))
 
     def restore(self, kept: SimLog) -> None:
-        """A restore: what was written since is lost, and epochs go on from the highest that there was (`ottla/local/snapshots/raised_epochs.py`)."""
+        """A restore: records written since are lost, and epochs go on from the highest one that ever existed
+        (`ottla/local/snapshots/raised_epochs.py`).
+        """
         self.struck["restore"] += 1
         self.lead(kept.next_leader(kept.end, kept.high_watermark, self.epoch_after(kept)))
 
@@ -148,7 +150,8 @@ class History:
         before = self.logs[after.partition]
         if self.kept is not None and not self.kept[after.partition].is_start_of(after):
             self.kept = (
-                None  # to go back to what an unclean election has lost needs a rebuild: records would be there twice
+                # a return to records that an unclean election has lost needs a rebuild: otherwise they would be there twice
+                None
             )
         self.gone |= {*before.records.values()} - {*after.records.values()}
         self.logs[after.partition] = after
@@ -163,7 +166,7 @@ class History:
         for offset in gone:
             del log.records[offset]
         log.start = start
-        # As the epoch cache is truncated from its start: the newest of the older entries then begins at the log's start.
+        # Like a truncation of the epoch cache from its start: the newest of the older entries then begins at the log's start.
         older = [each for each in log.epochs if each.start <= start]
         log.epochs = [older[-1]._replace(start=start)] * bool(older) + [
             each for each in log.epochs if each.start > start
@@ -212,7 +215,7 @@ class History:
             self.processes[MAINTENANCE] = TurnProcess("maintenance", self.maintain)
 
     def translator(self, log: SimLog) -> Callable[[], None]:
-        """A leader's process: some intervals of it, each with the log as it is then."""
+        """A leader's process runs for some intervals, each with the log of that moment."""
 
         def run() -> None:
             self.open(log)
@@ -247,7 +250,7 @@ class History:
             raise TablesBroken(str(fault)) from fault
 
     def open(self, log: SimLog) -> None:
-        """Partition the tables as `open_tables` does: as the last decision says, or by the setting before the first decision."""
+        """Partition the tables as `open_tables` does: like the last decision, or by the setting before the first decision."""
         try:
             last = DecisionLog(self.store, OWNER).last()
         except LOST:
@@ -258,7 +261,7 @@ class History:
         log = DecisionLog(self.store, OWNER)
         try:
             maintenance = Maintenance(self.store, log, (self.table, self.rejected), AT_ONCE)
-            if self.rng.random() < 0.3:  # one that finds nothing small enough to merge
+            if self.rng.random() < 0.3:  # a maintenance that finds no files small enough to merge
                 maintenance.sweep(0)
             else:
                 maintenance.run(0)

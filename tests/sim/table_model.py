@@ -22,15 +22,15 @@ from ottla.tables.translating import CommittedSpan, EpochStart, Translated, Tran
 from tests.sim.sink_model import SparkProcess as TurnProcess
 
 T = TypeVar("T")
-#: One record of so many does not fit the columns.
+#: One record out of so many does not fit the columns.
 REJECTED_OF = 5
 FILE_ROWS_MAX = 7
-#: So many files of a table are merged into one, and so many of its versions stay.
+#: The number of files of a table that are merged into one, and the number of its versions that are kept.
 SMALL_FILES, VERSIONS = 3, 2
 
 
 class Faulty:
-    """Calls in turns. A share of them fails, half of those after they took effect."""
+    """Calls that take turns. Some of them fail, half of those after they took effect."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -100,23 +100,23 @@ class SimStore:
 
 
 class SimVersion(NamedTuple):
-    """A version of a table as it was loaded, and what the versions named then that readers may open."""
+    """A version of a table as it was loaded, and the files of the versions that readers could open at that time."""
 
     number: int
     named: frozenset[str]
 
 
 class SimTable:
-    """A table in memory: a commit is conditional on the version that was loaded, as snapshots and Delta's log make it."""
+    """A table in memory: a commit is conditional on the loaded version, as with snapshots and Delta's log."""
 
     def __init__(self, faulty: Faulty, store: SimStore, name: str) -> None:
         self._faulty = faulty
         self._store = store
         self._merged = f"merged/{name}"
         self.sequence = 0
-        #: The files of the versions that readers may open. The last one is the table.
+        #: The files of the versions that readers may open. The last version is the table.
         self.versions: dict[int, list[str]] = {}
-        #: Whether its files are of one day each: of a table all are, or none.
+        #: Whether each of its files has one day: this is true for all files of a table, or for none.
         self.kinds: set[bool] = set()
 
     @property
@@ -196,14 +196,14 @@ class SimTable:
 
 @dataclass
 class SimLog:
-    """A partition's log as its leader of one epoch has it. A record is its number, which no other record ever has."""
+    """A partition's log in the view of its leader in one epoch. A record is a number, which no other record ever has."""
 
     partition: int
     epoch: int = 0
     start: int = 0
     records: dict[int, int] = field(default_factory=dict)
     epochs: list[EpochStart] = field(default_factory=lambda: [EpochStart(0, 0)])
-    #: What the leader knows to be committed. A new one learns it late.
+    #: The records that the leader knows to be committed. A new leader learns it late.
     high_watermark: int = 0
 
     @property
@@ -228,11 +228,14 @@ class SimLog:
         epochs = [each for each in self.epochs if each.start < end] + [EpochStart(epoch, end)]
         return SimLog(self.partition, epoch, self.start, records, epochs, min(high_watermark, end), self.parted)
 
-    #: By what its leader thinks that the tables are partitioned.
+    #: The partitioning of the tables in the view of its leader.
     parted: str = UNPARTITIONED
 
     def translate(self, first: int, end: int) -> Translated:
-        """The source of a translator: a file is a list of numbers. Of a partitioned table there is one for odd and for even ones."""
+        """The source of a translator: a file is a list of numbers.
+
+        A partitioned table has one file for odd and one for even numbers.
+        """
         end = min(end, first + 1 + (first * 5 + self.epoch) % FILE_ROWS_MAX)  # of sizes that no two leaders share
         numbers = [self.records[offset] for offset in range(first, end) if offset in self.records]
         rows = [number for number in numbers if number % REJECTED_OF]

@@ -1,4 +1,6 @@
-"""AlterReplicaLogDirs at simulated nodes with two log directories: leaders, followers, the controller, what ends a move."""
+"""AlterReplicaLogDirs at simulated nodes with two log directories: leaders, followers, the controller, and the events that end
+a move.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +213,9 @@ def test_a_replica_of_another_broker_long_names_and_cordoned_directories_are_ref
 
 
 def test_a_move_that_is_ended_and_begins_again_before_the_controller_knows_comes_to_its_end() -> None:
-    """The controller has registered the target for the first of the two moves, and the reports of both ends wait behind another one."""
+    """The controller has registered the target for the first of the two moves, and the reports of both ends wait for another
+    report.
+    """
 
     async def main() -> None:
         cluster = Cluster({1: "broker,controller", 2: "broker"}, TWO)
@@ -222,7 +226,8 @@ def test_a_move_that_is_ended_and_begins_again_before_the_controller_knows_comes
         target = other_than(source)
         assert node.server is not None and node.server.broker is not None
         moves = node.server.broker.replicas.moves
-        moves._is_accepted = lambda move: False  # the metadata is here, and the turn that replaces the log is not yet
+        # the metadata has arrived, but the turn that replaces the log has not run yet
+        moves._is_accepted = lambda move: False
         assert await move(cluster, 2, target) == ErrorCode.NONE
         await until(lambda: is_registered_there(node, target))
         for link in (("n1", "n2"), ("n2", "n1")):
@@ -254,7 +259,8 @@ def test_a_source_that_fails_after_the_controller_agreed_is_given_back_so_that_t
         target = other_than(source)
         assert node.server is not None and node.server.broker is not None
         moves = node.server.broker.replicas.moves
-        moves._is_accepted = lambda move: False  # the metadata is here, and the turn that replaces the log is not yet
+        # the metadata has arrived, but the turn that replaces the log has not run yet
+        moves._is_accepted = lambda move: False
         assert await move(cluster, 2, target) == ErrorCode.NONE
         await until(lambda: is_registered_there(node, target))
         logs = logs_of(node)

@@ -48,7 +48,7 @@ def create_with_old_checkpoint(self: Logs, topic: str, partition: int, *args: An
 
 
 class ChangedLog:
-    """A log with some attributes made from the others."""
+    """Return a log with some changed attributes, computed from the others."""
 
     def __init__(self, log: Log, changed: dict[str, Callable[[Log], Any]]) -> None:
         self._log, self._changed = log, changed
@@ -58,7 +58,7 @@ class ChangedLog:
 
 
 def plan(**changed: Callable[[Log], Any]) -> Callable[..., CleaningPlan]:
-    """Return a `plan_for` that sees the log changed."""
+    """Return a `plan_for` that sees a changed log."""
     return lambda log, first_dirty, now_ms: _plan_for(cast(Log, ChangedLog(log, changed)), first_dirty, now_ms)
 
 
@@ -109,7 +109,7 @@ def not_aborted(self: TransactionsSeen, batch: BatchView) -> bool:
     return False
 
 
-#: the mistake, where it is put, and what is there instead
+#: the mistake, the place where it is inserted, and its code
 MUTANTS: dict[str, Patch] = {
     "a truncation leaves what was cleaned below it": (Cleaning, "cleaned_until", never_lowered()),
     "a new topic inherits the checkpoint of an old one": (Logs, "create", create_with_old_checkpoint),

@@ -15,7 +15,7 @@ from tests.effort import seeds
 from tests.sim.noticed import seeds_for
 
 SEEDS, SEEDS_PER_TEST = seeds(2, long=100), 5
-#: Virtual: half of what `make sim` gives a seed, to stay within the time of `make test`.
+#: Virtual seconds: half of the time that `make sim` gives a seed, to stay within the time of `make test`.
 SECONDS = 30
 ROOT = Path(__file__).parents[2]
 

@@ -22,7 +22,7 @@ from tests.sim.test_fetch_regressions import BY_NAME, TOPIC, OneNode, fetch
 CONSUMERS, SECONDS = 20, 20
 BYTES_PER_SECOND = 2_000_000
 RECORD = bytes(10_000)
-#: Consumers and quota are on a client id; `OneNode.channel` gives its clients this one.
+#: Consumers and the quota have one client id: `OneNode.channel` gives its clients this one.
 CLIENT_ID = "asks"
 
 
@@ -42,7 +42,7 @@ def share_of_the_quota(
     held_seconds: float = 0,
     skipped: float = 0,
 ) -> float:
-    """Return the bytes that all of them got from `skipped` seconds on. In the middle they stand still together for `held_seconds`."""
+    """Return the bytes that all of them got after `skipped` seconds. In the middle they pause together for `held_seconds`."""
     rng, got = random.Random(late_ms), 0
 
     async def consume(channel: Channel, end_s: float) -> None:
@@ -88,19 +88,24 @@ def share_of_the_quota(
 def test_twenty_consumers_get_their_quota_behind_and_at_the_end_of_the_log(
     at_the_end: bool, min_bytes: int, late_ms: int
 ) -> None:
-    """The consumers wait in the purgatory at the end, up to half a second; each one asks up to `late_ms` after it might."""
+    """At the end the consumers wait in the purgatory for up to half a second; each one sends its next request up to `late_ms`
+    late.
+    """
     share = share_of_the_quota(at_the_end=at_the_end, min_bytes=min_bytes, late_ms=late_ms)
     assert 0.98 <= share <= 1.1, share
 
 
 @pytest.mark.parametrize("skipped", [0.3, 1.7, 4.45])
 def test_a_measure_that_begins_at_any_time_misses_one_response_at_most(skipped: float) -> None:
-    """The bucket has no windows that a measure could be out of step with."""
+    """The bucket has no windows that a measurement could be out of step with."""
     share = share_of_the_quota(at_the_end=False, min_bytes=1, late_ms=400, seconds=10, skipped=skipped)
     assert 1 - (1 << 20) / 10 / BYTES_PER_SECOND <= share <= 1.25, share
 
 
 def test_what_no_consumer_asks_for_within_a_second_is_lost() -> None:
-    """The bucket keeps one second of the 7 in which all of them stand still together; 6 of 30 are lost. A measure had 0.868 once."""
+    """The bucket keeps one second of the 7 in which all consumers pause together; 6 of 30 are lost.
+
+    A measurement gave 0.868 once.
+    """
     share = share_of_the_quota(at_the_end=False, min_bytes=1, late_ms=0, seconds=30, held_seconds=7)
     assert 0.84 <= share <= 0.9, share

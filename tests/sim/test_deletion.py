@@ -1,4 +1,6 @@
-"""Deleted partitions and clean stops on a simulated disk: how many syncs they cost, and what a crash between the steps leaves."""
+"""Deleted partitions and clean stops on a simulated disk: the number of their syncs, and the state that a crash between the
+steps leaves.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def with_partitions(count: int = PARTITIONS, seed: int = 0) -> DiskNode:
 
 
 def counted(node: DiskNode) -> Counter[str]:
-    """Return the calls of the disk from now on, by kind and, for directories, by path."""
+    """Return the calls of the disk from now on, by kind; for directories by path, too."""
     counts: Counter[str] = Counter()
 
     def count(kind: str, path: str) -> None:
@@ -82,7 +84,7 @@ def test_a_crash_at_any_step_of_a_deletion_leaves_no_partition_of_the_topic_to_b
         node.lose_power() if power else node.kill()
         for log in list(node.logs.open):
             if log.topic == "topic":
-                node.logs.set_aside(log)  # as the broker does: the metadata does not know its topic
+                node.logs.set_aside(log)  # like the broker: the metadata does not know its topic
         while remove_deleted(node.logs, NOW_MS):
             pass
         left = [name for name in node.disk.list_dir(DATA) if name.startswith("topic-")]
@@ -148,7 +150,7 @@ def test_an_idle_partition_costs_a_clean_stop_no_sync_of_its_directory() -> None
 
 
 def test_a_start_that_is_cut_short_before_the_logs_are_open_does_not_mark_them_as_clean() -> None:
-    """The controller's port may be in use: the crash of before is still to be recovered from."""
+    """The controller's port may be in use: the recovery from the earlier crash is still to be done."""
     node = with_partitions(2)
     node.disk.crash(power=False)
     before = node.disk.tree(DATA)

@@ -1,4 +1,4 @@
-"""The simulated disk keeps its own promises: what is synced survives, what is not may go in pieces."""
+"""The simulated disk keeps its guarantees: synced data survives, and unsynced data may be lost in parts."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def started(listener: str, port: int, settings: dict[str, str]) -> SimClus
 
 
 class Sessions:
-    """The channel of one client to each broker; one that is closed logs in again with the next request."""
+    """The channel of one client to each broker; a closed channel logs in again with the next request."""
 
     def __init__(self, harness: SimClusterHarness, mechanism: str, make: Callable[[], ClientExchange]) -> None:
         self._harness, self._mechanism, self._make = harness, mechanism, make
@@ -116,7 +116,7 @@ def test_sessions_of_a_token_end_with_it_and_no_new_one_begins() -> None:
     async def main() -> float:
         harness = await started("CLIENTS", CLIENTS_PORT, {})
         sessions, _ = await token_of(harness, TOKEN_SECONDS)
-        left = TOKEN_SECONDS - 2  # one second for the metadata, and one of `last_success`
+        left = TOKEN_SECONDS - 2  # one second for the metadata, and one second for `last_success`
         return await last_success(harness, sessions.goes_on, asyncio.sleep(left))
 
     assert run(main()) < LIMIT_SECONDS

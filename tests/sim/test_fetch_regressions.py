@@ -1,4 +1,6 @@
-"""Fetches at real brokers in virtual time: sessions that are closed, clients that go, topics that come later."""
+"""Fetches at real brokers in virtual time: sessions that are closed, clients that disconnect, and topics that are created
+later.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,7 @@ def test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered(monkeypatch:
 
 
 async def deny_reading(harness: SimClusterHarness, topic: str) -> None:
-    """Deny the reading of a topic; everything else stays allowed."""
+    """Deny the reading of a topic; all other operations stay allowed."""
     rows = [
         AclCreation(
             resource_type=2, resource_name=topic, resource_pattern_type=LITERAL, principal="User:ANONYMOUS", host="*",
@@ -159,7 +161,7 @@ async def deny_reading(harness: SimClusterHarness, topic: str) -> None:
 
 
 def test_a_session_that_named_a_topic_id_before_the_broker_knew_it_may_not_read_it_unasked() -> None:
-    """The authorizer is asked about names: an id that is known meanwhile has got one."""
+    """The authorizer checks names: an id that became known in the meantime has a name now."""
 
     async def main() -> None:
         authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -210,7 +212,7 @@ def test_the_time_of_delayed_fetches_is_measured_and_others_are_not_counted() ->
 
 
 async def codes_before_and_after(harness: SimClusterHarness, late: SimNode, topic_id: bytes) -> list[int]:
-    """Return the codes that a session at the broker is answered, while it does not know the topic and once it does."""
+    """Return the codes in a session's responses while the broker does not know the topic, and after it does."""
     asks = Channel(harness.admin.world, late.host.name, BROKER_PORT, "asks")
     wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
     opened = await asks.request(FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=0, topics=[wanted]))
@@ -225,7 +227,7 @@ async def codes_before_and_after(harness: SimClusterHarness, late: SimNode, topi
 def test_metadata_waits_for_a_loss_only_where_it_names_a_leader_that_is_followed(
     replication_factor: int, waits: bool
 ) -> None:
-    """A client that has been here for a while may know of a lost leader first: but not this broker, of one that it does not follow."""
+    """An old client may know of a lost leader first, but not this broker if it does not follow that leader."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)

@@ -1,4 +1,6 @@
-"""A quorum on full disks: it refuses, votes and follows by its reserve, stands still without one, and goes on by itself with room."""
+"""A quorum on full disks: it rejects writes, votes and follows with its reserve, waits without one, and goes on by itself when
+there is space.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def free(*replicas: Replica) -> None:
 
 
 def refusal(replica: Replica) -> KafkaError:
-    """Appends until the log's allocated room is used up."""
+    """Append until the log's allocated space is used up."""
     for number in range(1000):
         try:
             replica.raft.append_atomic([b"%d" % number * 100])
@@ -99,7 +101,7 @@ def reserved(replica: Replica) -> int:
 
 
 async def committed(replicas: Iterable[Replica], record: bytes) -> None:
-    """Appends until it is in every state: a leader may resign meanwhile."""
+    """Append until the record is in every state: a leader may resign meanwhile."""
     replicas = list(replicas)
 
     def everywhere() -> bool:
@@ -187,7 +189,8 @@ async def test_a_follower_without_a_reserve_stands_still_and_catches_up_with_roo
         assert leader is not None
         full, other = (each for each in replicas if each is not leader)
         await committed(replicas, b"first")
-        await asyncio.sleep(1)  # the leader's epoch is on the disk, or its flush would wait for room, and not the core
+        # the leader's epoch is on the disk; otherwise its flush would wait for space instead of the core
+        await asyncio.sleep(1)
         fill(full)
         for number in range(100):
             leader.raft.append([b"%d" % number * 100])
@@ -201,7 +204,7 @@ async def test_a_follower_without_a_reserve_stands_still_and_catches_up_with_roo
 
 @in_simulation
 async def test_a_flush_that_finds_no_room_for_an_epoch_is_tried_again() -> None:
-    """The epoch of a new leader is in a small file of its own, which the flush replaces."""
+    """The epoch of a new leader is in a small separate file, which the flush replaces."""
     async with quorum(1, reserve_bytes=0) as (replica,):
         calls = 0
 

@@ -1,4 +1,4 @@
-"""Consumer groups at a simulated node: what they do seconds later costs no time."""
+"""Consumer groups at a simulated node: actions that are seconds apart, in virtual time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_regular_expression_is_resolved_and_again_when_a_topic_is_created() ->
         await eventually(lambda: is_in_epoch(2), "its topics")
         assert await topics() == [TOPIC]
         assert await cluster.admin.spawn(cluster.admin.create("later-1", 1, {}, 1), "creates")
-        # Ten seconds after the last resolution at the earliest.
+        # This is ten seconds after the last resolution at the earliest.
         await eventually(lambda: is_in_epoch(3), "the new topic")
         assert await topics() == ["later-1", TOPIC]
 

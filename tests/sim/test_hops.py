@@ -33,7 +33,7 @@ from tests.sim.harness import TOPIC, SimClusterHarness
 from tests.sim.loop import SimLoop, run
 
 PAGE = "docs/dev/HOPS.md"
-#: Two brokers: each partition has one follower. Three controllers, so that metadata is committed by a Fetch.
+#: There are two brokers, so each partition has one follower, and three controllers, so metadata is committed by a Fetch.
 ROLES = {1: "broker", 2: "broker", 3: "controller", 4: "controller", 5: "controller"}
 #: No NoOp record comes in between.
 SETTINGS = {
@@ -43,7 +43,7 @@ SETTINGS = {
     "min.insync.replicas": "1",
 }
 GROUP, ACKS_ALL = "g", -1
-#: Followers have what was appended, and their next Fetch waits; it does so for half a second.
+#: Followers have the appended records, and their next Fetch waits for half a second.
 SETTLED_SECONDS = 0.05
 #: In the middle between two Fetches that end without records.
 PAUSE_SECONDS = 0.75
@@ -51,14 +51,14 @@ LOOKED_UP, RETURNS = "Looked up on the way", "More than one return"
 
 
 class Undivided(random.Random):
-    """Makes a network that neither divides what is sent nor varies its delay."""
+    """Make a network that neither splits messages nor varies its delay."""
 
     def random(self) -> float:
         return 0.0
 
 
 class Walks:
-    """A running cluster whose codecs are compiled and whose logs have been written to: each step is the usual one."""
+    """A running cluster whose codecs are compiled and whose logs have records: each step is the usual one."""
 
     def __init__(self) -> None:
         self.harness = SimClusterHarness(ROLES, SETTINGS)
@@ -107,7 +107,7 @@ class Walks:
         return hops.recorded(loop, [node.host.lane for node in self.cluster.nodes])
 
     async def record(self, practice: list[Any], requests: list[Any]) -> list[hops.Turn]:
-        """The turns of the second list; one client sends them all, one after the other."""
+        """The turns of the second list: one client sends all its requests, one after the other."""
         channel = self.client(self.asked, "asks")
         for request in practice[:-1]:
             await channel.request(request)
@@ -140,7 +140,7 @@ async def first_produce(walks: Walks) -> list[hops.Turn]:
 
 
 async def follow(walks: Walks) -> list[hops.Turn]:
-    """The producer does not wait, so that the Fetch completes nothing: it is sent with the first batch, and gets the second."""
+    """The producer does not wait, so the Fetch completes no request: it is sent with the first batch, and gets the second."""
     return await produce(walks, acks=1)
 
 
@@ -161,7 +161,7 @@ async def consume(walks: Walks) -> list[hops.Turn]:
 
 
 async def fail_over(walks: Walks) -> list[hops.Turn]:
-    """The client knows the follower, as each client that has asked for metadata knows other brokers than the leader."""
+    """The client knows the follower, as each client with metadata knows more brokers than the leader."""
     await write(walks)
     client = walks.client(walks.node("follower"), "asks")
     where = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
@@ -178,7 +178,7 @@ async def fail_over(walks: Walks) -> list[hops.Turn]:
 
 
 async def write(walks: Walks) -> Channel:
-    """A record, so that the replicas have their files. Returns its producer's connection to the leader."""
+    """Write a record, so that the replicas have their files. Return its producer's connection to the leader."""
     walks.asked = walks.harness.leader()
     channel = walks.client(walks.asked, "writes")
     await channel.request(a_produce(walks))
@@ -200,7 +200,7 @@ async def join_group(walks: Walks) -> list[hops.Turn]:
 
 
 async def create_topics(walks: Walks) -> list[hops.Turn]:
-    # The other voter's disk is slower, and so are messages: a Fetch of this voter commits.
+    # The other voter's disk is slower, and so are its messages: a Fetch of this voter commits.
     for role in ("controller", "voter"):
         walks.node(role).host.disk_seconds_max = 0
     requests = [
@@ -239,7 +239,7 @@ def is_looked_up(file: str) -> bool:
 
 @cache
 def returns() -> frozenset[tuple[str, int, str]]:
-    """Walk, turn and file that have a reason to be entered more than twice."""
+    """Walks, turns and files that are entered more than twice for a reason."""
     rows = re.findall(
         r"^\| ([^|]+) \| (\d+) \| `([^`]+)` \| [^|]+ \|$", page().partition(f"## {RETURNS}")[2], re.MULTILINE
     )
@@ -276,7 +276,7 @@ def test_the_walk_is_as_the_page_says_and_goes_one_way(title: str) -> None:
         recorded = await WALKS[title](walks)
         return matched(walks, rows, recorded)
 
-    # After a flush check the next append asks for room, which is no part of the walk.
+    # The next append after a flush check asks for space, which is not part of the walk.
     with mock.patch("ottla.broker.scheduled_tasks.FLUSH_LOOK_MS_MAX", 3_600_000):
         turns = run(main())
     for number, turn in turns.items():

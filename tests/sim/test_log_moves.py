@@ -1,4 +1,6 @@
-"""Moves of a replica between log directories: seeded histories with crashes, known mistakes that they notice, directed ones."""
+"""Moves of a replica between log directories: seeded histories with crashes, known mistakes that they notice, and directed
+cases.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ CALLS_OF_A_MOVE_MAX = 400
 
 @contextmanager
 def in_small_slices() -> Iterator[None]:
-    """So that a move takes many turns, and much comes between two of them."""
+    """Slow the move down to many turns, so that many events happen between two of them."""
     with mock.patch.multiple(log_moves, PIECE_BYTES=700, SLICE_BYTES=2000):
         yield
 
@@ -60,7 +62,7 @@ async def filled(node: MovingNode, appends: int = 20) -> MovingNode:
 
 
 async def crash_in_a_move(call: int, power: bool) -> bool:
-    """The process dies at this call of a move under appends; returns False if it was over before."""
+    """Let the process die at this call of a move under appends; return False if the move was over before."""
     node = await filled(MovingNode(call), 8)
     for name in ("elect", "delete_records", "flush", "append"):
         await node.do(name)
@@ -248,7 +250,7 @@ def test_a_move_takes_the_time_that_its_rate_gives_it_until_that_is_raised() -> 
 
 @pytest.mark.parametrize("seed", range(3, 9))
 def test_a_log_that_was_never_flushed_is_on_the_disk_before_a_copy_of_it_is(seed: int) -> None:
-    """A power loss would take the log with its log start, which DeleteRecords has set, and leave what was copied before."""
+    """A power loss would lose the log with the log start that DeleteRecords has set, and leave the records copied before."""
 
     async def main() -> None:
         node = await filled(MovingNode(seed, rate=1000), 10)
@@ -320,7 +322,7 @@ def test_a_directory_that_fails_during_a_move_ends_it_and_the_log_stays_where_it
 
 
 def test_a_producers_retry_is_a_duplicate_even_if_its_first_attempt_was_never_copied() -> None:
-    """Producer states are not only a function of the batches that are left: retention and DeleteRecords remove some."""
+    """The producer states do not depend on the remaining batches alone: retention and DeleteRecords remove some batches."""
 
     async def main() -> None:
         node = await filled(MovingNode(1, LogConfig(segment_bytes=2000, file_delete_delay_ms=0, retention_ms=-1)), 10)

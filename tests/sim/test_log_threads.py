@@ -1,4 +1,4 @@
-"""One log whose threads stop before file system calls, and its mutants: what reads a log's state beside its own thread."""
+"""One log whose threads stop before file system calls, and its mutants: code that reads a log's state on another thread."""
 
 from __future__ import annotations
 

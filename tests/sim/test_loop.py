@@ -19,11 +19,11 @@ async def stop(turns: int) -> None:
     finally:
         for _ in range(turns):
             await asyncio.sleep(0)
-        await asyncio.gather(asyncio.ensure_future(work()))  # as a node does that closes its logs on several workers
+        await asyncio.gather(asyncio.ensure_future(work()))  # like a node that closes its logs on several workers
 
 
 async def main(tasks: list[asyncio.Task[None]]) -> None:
-    """Leave tasks behind, which the caller keeps as a node keeps its own."""
+    """Leave tasks behind, which the caller keeps as a node keeps its own tasks."""
     lane = Lane("of a process")
     tasks += [asyncio.ensure_future(stop(turns)) for turns in range(5)]
     await asyncio.sleep(0)

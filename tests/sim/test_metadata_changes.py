@@ -55,7 +55,7 @@ def topic_id_of(harness: SimClusterHarness) -> bytes:
 
 
 def fail_directory_of_partition(node: SimNode) -> str:
-    """Its path: the disk that holds the partition gives errors from now on."""
+    """Return the partition's path: the disk gives errors there from now on."""
     assert node.server is not None and node.server.logs is not None
     directory = node.server.logs.open.directory_of(log_of(node))
     node.server.logs.open.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
@@ -64,7 +64,7 @@ def fail_directory_of_partition(node: SimNode) -> str:
 
 @pytest.mark.parametrize(("begins_with", "elr"), [(16, 0), (17, 0), (16, 1)])
 def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_with: int, elr: int) -> None:
-    """KAFKA-16162: the registrations of before name no directory, and each broker registers again."""
+    """KAFKA-16162: the old registrations name no directory, and each broker registers again."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)
@@ -100,7 +100,7 @@ def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_
 
 
 async def a_directory_fails_and_is_taken_away() -> None:
-    """KIP-966: the replica of a failed directory is not eligible, although its broker stops in order afterwards."""
+    """KIP-966: the replica of a failed directory is not eligible, although its broker later stops cleanly."""
     harness = SimClusterHarness(APART, {"log.dirs": "/data/a,/data/b"})
     await harness.begin()
     leader, losing, third = (harness.cluster.by_number[n] for n in harness.registration.replicas)
@@ -126,7 +126,7 @@ async def a_directory_fails_and_is_taken_away() -> None:
 
 
 async def a_directory_is_taken_away_between_two_clean_stops() -> None:
-    """The marks of the remaining directories agree, so the stop was clean; the replica is empty all the same."""
+    """The marks of the remaining directories agree, so the stop was clean; nevertheless the replica is empty."""
     harness = SimClusterHarness(APART, {"log.dirs": "/data/a,/data/b"})
     await harness.begin()
     first, second, last = (harness.cluster.by_number[n] for n in harness.registration.replicas)
@@ -152,8 +152,11 @@ async def a_directory_is_taken_away_between_two_clean_stops() -> None:
 
 
 async def all_die_and_register_again_in_several_batches() -> None:
-    """The controllers too, so that no broker was fenced: the decision about a broker's former partitions and its registration
-    take more than one batch, and the broker gets one batch a fetch. Having read the first it has not caught up."""
+    """The controllers crash, too, so no broker was fenced.
+
+    The decision about a broker's former partitions and its registration take several batches, and the broker gets one batch
+    with each fetch. After the first it has not caught up.
+    """
     harness = SimClusterHarness(APART, {"controller.quorum.fetch.max.bytes": "1"})
     await harness.begin()
     assert await harness.admin.spawn(harness.admin.create("more", 8, {}, 3), "creates")
@@ -175,7 +178,10 @@ async def all_die_and_register_again_in_several_batches() -> None:
 
 
 async def a_broker_loses_power_with_one_other_in_sync() -> None:
-    """KIP-966: what it had not synced is committed, and gone. Neither in sync nor eligible is it before it has caught up."""
+    """KIP-966: records that it had not synced are committed, and lost.
+
+    It is neither in sync nor eligible before it has caught up.
+    """
     harness = SimClusterHarness(APART)
     await harness.begin()
     leader, losing, third = (harness.cluster.by_number[n] for n in harness.registration.replicas)
@@ -196,7 +202,7 @@ async def a_broker_loses_power_with_one_other_in_sync() -> None:
 
 
 async def the_last_known_leader_comes_back_without_its_disk() -> tuple[SimClusterHarness, SimNode, SimNode, SimNode]:
-    """All three crash, the leader is fenced last; the others come back first, each with the whole log."""
+    """All three crash, and the leader is fenced last; the others restart first, each with the whole log."""
     harness = SimClusterHarness(APART)
     await harness.begin()
     first, second, third = (harness.cluster.by_number[n] for n in harness.registration.replicas)
@@ -221,7 +227,7 @@ async def the_last_known_leader_comes_back_without_its_disk() -> tuple[SimCluste
 
 
 def test_an_unclean_election_beside_an_empty_disk_takes_a_replica_that_has_the_records() -> None:
-    """Found by the simulator: KIP-966 elects the last known leader, in whose empty log the others truncate theirs."""
+    """The simulator found this: KIP-966 elects the last known leader, and the others truncate their logs to its empty log."""
 
     async def main() -> None:
         harness, first, second, third = await the_last_known_leader_comes_back_without_its_disk()
@@ -275,7 +281,7 @@ def test_nothing_is_led_without_what_was_committed_when(happens: Callable[[], Co
 
 @pytest.mark.parametrize("mutant", BY_HAND)
 def test_the_same_shows_the_mutant(mutant: str) -> None:
-    """Seeds get there too, but not within a few hundred."""
+    """Seeds reach this state, too, but not within a few hundred."""
     with applied(mutant), pytest.raises(Violation) as caught:
         run(BY_HAND[mutant]())
     assert MUTANTS[mutant].is_caught_by(caught.value.number), caught.value

@@ -27,7 +27,7 @@ MUTANT_SEEDS = 40
 
 
 def stale_rows(patch: pytest.MonkeyPatch) -> None:
-    """Rows are handed out after a wait, and a lane takes what it does not expect."""
+    """Rows are handed out after a wait, and a lane accepts rows that it does not expect."""
     poll, take = SourceReader.poll_batches, Lane.put
 
     async def late(self: SourceReader) -> list[Batches]:
@@ -45,7 +45,7 @@ def stale_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_raise(patch: pytest.MonkeyPatch) -> None:
-    """An answer about a topic that is not known ends the worker."""
+    """A response about an unknown topic ends the worker."""
 
     def name_of(self: Leaders, topic_id: bytes) -> str:
         return {found: name for name, found in self._topic_ids.items()}[topic_id]
@@ -70,12 +70,12 @@ def positions_by_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_epochs(patch: pytest.MonkeyPatch) -> None:
-    """A source that was cut is not asked where both part."""
+    """A source that lost records is not asked where both logs diverge."""
     _stored(patch, lambda row: row._replace(epoch=-1))
 
 
 def latest_without_position(patch: pytest.MonkeyPatch) -> None:
-    """Each lane that begins has its partitions begin at their ends again, where nothing has come yet."""
+    """Each lane starts its partitions at their ends again if nothing has been mirrored yet."""
     read = Positions.read
 
     async def forgetful(self: Positions) -> dict[TopicPartition, MirrorPosition]:
@@ -93,18 +93,18 @@ def latest_without_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def pairs_of_others(patch: pytest.MonkeyPatch) -> None:
-    """Pairs of a topic that was created again translate the offsets of the new one, until a pair goes back."""
+    """Pairs of a topic that was created again translate the offsets of the new topic, until a pair goes back."""
     add = SyncStore.add
     patch.setattr(SyncStore, "add", lambda self, sync: add(self, sync._replace(ids=None)))
 
 
 def checkpoints_go_forward(patch: pytest.MonkeyPatch) -> None:
-    """A checkpoint goes back only with its group, although its topic was created again."""
+    """A checkpoint goes back only with its group, even if its topic was created again."""
     patch.setattr("ottla.mirror.checkpoints.is_of_others", lambda row, ids: False)
 
 
 def ends_are_not_asked(patch: pytest.MonkeyPatch) -> None:
-    """Offsets of groups are set wherever their checkpoints are, and never back."""
+    """Offsets of groups are set to their checkpoints everywhere, and never back."""
 
     async def endless(cluster: Any, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(places, 1 << 62)

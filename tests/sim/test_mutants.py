@@ -1,4 +1,4 @@
-"""The histories of a node's logs find bugs: known mistakes are put back in at run time, and each must be caught within some seeds."""
+"""The histories of a node's logs find bugs: known mistakes are inserted at run time, and each must be caught within some seeds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def write_frozen_as_it_was(
     written: list[int],
     is_current: Callable[[], bool],
 ) -> None:
-    """Write the states as they were when they were frozen, whatever has happened meanwhile."""
+    """Write the states as they were when they were frozen, even if they have changed meanwhile."""
     kept = snapshots.kept_frozen = {**getattr(snapshots, "kept_frozen", {}), **frozen}
     known = {offset: states for offset, states in kept.items() if offset not in snapshots.offsets}
     _write_frozen(snapshots, known, written, always)
@@ -190,7 +190,7 @@ NO_CUT = property(lambda self: NEVER, lambda self, value: None)
 ALWAYS = property(lambda self: True, lambda self, value: None)
 NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 
-#: the mistake, where it is put, and what is there instead
+#: the mistake, the place where it is inserted, and its code
 MUTANTS: dict[str, Patch] = {
     "the directory of a new partition is not synced": (Durability, "entry_synced", ALWAYS),
     "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),

@@ -1,4 +1,4 @@
-"""The table of which seed notices which mutant, which the tests of mutants begin with."""
+"""The table of the seeds that notice mutants, with which the tests of mutants begin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.sim.measure_mutants import FAMILIES
 from tests.sim.noticed import NOT_NOTICED, SEEDS_MAX, rows
 
-#: Those whose runs are short enough that all of their mutants are measured with each change.
+#: Families whose runs are short enough: all of their mutants are measured with each change.
 WHOLE = (
     "storage",
     "cleaner",

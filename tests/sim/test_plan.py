@@ -1,4 +1,4 @@
-"""The choices of seeds: faults only where the documents promise that nothing is lost by them."""
+"""The choices of seeds: there are faults only where the documents promise that these lose no data."""
 
 from __future__ import annotations
 

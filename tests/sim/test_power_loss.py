@@ -1,6 +1,6 @@
-"""Cases that random histories found, each once: what a crash left of the log, and must not have.
+"""Cases that random histories found, each once: states of a log after a crash that must not occur.
 
-Most depend on which unsynced pages reached the disk, so they are tried with different luck.
+Most depend on which unsynced pages reached the disk, so they are tried with different random numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.storage.logs_for_tests import append_as
 
 BATCH_BYTES = len(build_batch([(b"key", bytes(100), NOW_MS)]))
 LARGE = replace(SMALL, segment_bytes=100_000)
-# A record of this size makes a batch of one page, so that chance decides for each batch alone.
+# A record of this size makes a batch of one page, so that chance decides about each batch separately.
 PAGE_SIZE = PAGE_BYTES - len(build_batch([(b"key", bytes(4000), NOW_MS)])) + 4000
 BATCHES_PER_SEGMENT = SMALL.segment_bytes // BATCH_BYTES
 
@@ -150,7 +150,9 @@ def test_a_full_disk_keeps_no_truncation_from_being_done_whole_or_not_at_all(roo
 
 
 def test_a_log_truncated_into_a_gap_has_no_recovery_point_behind_its_end() -> None:
-    """Opened again it ends before the gap, and new batches come where others were below the recovery point in the file."""
+    """A log that is opened again ends before the gap, and new batches come where others were below the recovery point in the
+    file.
+    """
     for node in nodes():
         node.append(0)
         follow(node, offset=50, epoch=0)
@@ -225,7 +227,7 @@ def test_a_stop_on_a_full_disk_claims_to_be_clean_only_if_it_was(room: int) -> N
 
 
 def test_a_tail_that_recovery_cut_off_does_not_come_back_behind_new_batches() -> None:
-    """The hole of the first life is where the second life writes; behind it lie whole batches of the first."""
+    """The hole of the first life is where the second life writes; whole batches of the first life are behind it."""
     for node in nodes(config=LARGE):
         for i in range(6):
             node.append(i, size=PAGE_SIZE)
@@ -274,7 +276,7 @@ def test_a_segment_that_lost_all_its_batches_makes_no_gap() -> None:
 
 
 def test_what_a_failed_flush_did_not_write_is_written_by_the_next_life() -> None:
-    """The kernel forgets after a failed fsync that the pages are dirty: reading them says nothing about the disk."""
+    """After a failed fsync the kernel forgets that the pages are dirty: a read does not show what is on the disk."""
     for node in nodes(config=LARGE):
         node.append(0, size=PAGE_SIZE)
         node.log.flush()
@@ -399,7 +401,7 @@ def test_retention_makes_room_on_a_full_disk() -> None:
     assert apply_retention(node.log, NOW_MS + 10_000) == 2, "the active segment waits for room, the others make it"
 
 
-# Failures that must take the directory offline, and stay
+# Failures that must take the directory offline for good
 
 
 def test_a_failed_log_does_not_come_back_by_a_roll() -> None:

@@ -1,4 +1,6 @@
-"""Errors that need a cluster in some trouble, at simulated nodes: failed directories, leaders that are gone or out of a client's reach."""
+"""Errors that need a cluster with a failure, at simulated nodes: failed directories, and leaders that have ended or that a
+client cannot reach.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MUTANT_SEEDS = 10
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
-    """A leader takes no producer epoch: the partition goes on taking what the one before it has sent."""
+    """A leader takes no producer epoch: the partition still accepts batches of the previous leader."""
 
     def made(cluster: Any, topic: str, *, transactional_id: str, topic_id: bytes) -> ClusterProducer:
         return ClusterProducer(cluster, topic, topic_id=topic_id)
@@ -32,7 +32,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_sync(patch: pytest.MonkeyPatch) -> None:
-    """A write is decided on the state that happens to be there."""
+    """A write is decided on the state that happens to be in memory."""
     sync = SchemaLog.sync
 
     async def at_once(self: SchemaLog, place: LogPlace | None = None) -> LogPlace:
@@ -65,7 +65,7 @@ def cuts_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def former_state(patch: pytest.MonkeyPatch) -> None:
-    """A topic that was created again goes on with the schemas of the one before it."""
+    """A topic that was created again goes on with the schemas of its predecessor."""
     read = SchemaLog._read
 
     async def kept(self: SchemaLog) -> None:
@@ -78,17 +78,17 @@ def former_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def verdict_of_before(patch: pytest.MonkeyPatch) -> None:
-    """Keep the verdict that was found for a schema, although other versions have come meanwhile."""
+    """Keep the result of a schema's check, although other versions have been added meanwhile."""
     patch.setattr(Question, "__eq__", lambda self, other: isinstance(other, Question))
 
 
 def answered_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Let an instance that forwards a write answer before it has what was written."""
+    """Let an instance that forwards a write respond before it has the written record."""
     patch.setattr("ottla.registry.rest.forwarding.place_from", lambda text: None)
 
 
-#: A slow instance shut out the leader that the group had named since, and none led; a topic was created again while an instance began, which
-#: never ended to read it.
+#: A slow instance excluded the leader that the group had named since, and no instance led. A topic was created again while an
+#: instance started, which never finished reading it.
 FOUND = (957, 966)
 
 

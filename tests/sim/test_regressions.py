@@ -43,7 +43,7 @@ def test_a_broker_with_a_replaced_disk_may_lead_again() -> None:
 
 
 def test_a_broker_that_starts_leads_nothing_by_the_metadata_of_before_its_crash() -> None:
-    """It would append, in an epoch that the others know, where its log has lost what they have."""
+    """The replica would append, in an epoch that the others know, at offsets where it has lost records."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART, {"broker.session.timeout.ms": "60000"})
@@ -67,7 +67,7 @@ def test_a_leader_whose_clock_is_set_right_takes_no_follower_for_late_but_one_th
         await harness.begin()
         leader = harness.leader()
         (partition,) = (p for p in leader.partitions() if p.topic == TOPIC)
-        # In the one turn in which the followers do not have it.
+        # In the one turn in which the followers do not have the record.
         partition.append(batch([b"x"]), 1, leader.host.clock.wall_ms())
         leader.host.clock.skew_ms = days * 24 * 3600 * 1000
         replicas = leader.server.broker.replicas
@@ -82,7 +82,7 @@ def test_a_leader_whose_clock_is_set_right_takes_no_follower_for_late_but_one_th
 
 
 def test_a_new_leader_reports_no_end_below_the_one_that_the_last_leader_reported() -> None:
-    """Its watermark is one fetch old, and the replica that it has to wait for is out of its reach."""
+    """Its watermark is one fetch old, and it cannot reach the replica that it has to wait for."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)
@@ -116,8 +116,10 @@ def test_a_new_leader_reports_no_end_below_the_one_that_the_last_leader_reported
 
 
 async def commit_beside_a_proposed_isr() -> None:
-    """A leader that is cut off from the controller and from one follower wants to go on with the other alone. Until the
-    controller has agreed it may elect the one that lags (KAFKA-13582, invariant 6)."""
+    """A leader that is cut off from the controller and from one follower wants to go on with the other follower alone.
+
+    Until the controller has agreed, it may elect the follower that lags (KAFKA-13582, invariant 6).
+    """
     settings = {"replica.lag.time.max.ms": "2500", "broker.session.timeout.ms": "9000"}
     harness = SimClusterHarness(APART, {**settings, "broker.heartbeat.interval.ms": "2000"})
     await harness.begin()
@@ -149,7 +151,7 @@ def test_what_only_a_proposed_isr_has_is_not_committed() -> None:
 
 
 async def metadata_comes_after_the_proposal_that_was_made_on_it() -> None:
-    """The controller has made the next ISR already, and its answer is on the way: a replica that has joined by it may lead."""
+    """The controller has already made the next ISR, and its response is in flight: a replica that has joined by it may lead."""
     harness = SimClusterHarness(APART, {"replica.lag.time.max.ms": "1000"})
     await harness.begin()
     leader, other, joining = (harness.cluster.by_number[n] for n in harness.registration.replicas)
@@ -177,7 +179,7 @@ async def metadata_comes_after_the_proposal_that_was_made_on_it() -> None:
     )
     for record in (b"y", b"z"):
         partition.append(batch([record]), -1, leader.host.clock.wall_ms())
-        # One that is about to join is waited for too, until it has lagged for too long.
+        # The leader also waits for a replica that is about to join, until that lags for too long.
         await asyncio.sleep(1.1 if record == b"y" else 0.2)
     harness.invariants.check()
 
@@ -206,7 +208,7 @@ def test_a_controller_whose_disk_has_failed_does_not_keep_a_core_busy_with_sessi
 
 
 def test_a_node_that_its_loop_has_dropped_during_its_start_runs_nothing_more() -> None:
-    """A process that is gone cannot wait: its coroutines are closed by the garbage collector, and must let that happen."""
+    """An ended process cannot wait: the garbage collector closes its coroutines, which must allow that."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)
@@ -227,7 +229,7 @@ def test_a_node_that_its_loop_has_dropped_during_its_start_runs_nothing_more() -
 
 
 async def a_voter_starts_while_its_disk_is_not_mounted() -> None:
-    """A topic is committed by two of three; then one of them has an empty disk, and the other is not back yet."""
+    """Two of three replicas commit a topic; then one of them has an empty disk, and the other has not restarted yet."""
     harness = SimClusterHarness(TOGETHER)
     await harness.begin()
     first, second, third = harness.cluster.nodes

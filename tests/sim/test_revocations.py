@@ -1,4 +1,5 @@
-"""A right that was taken stops within a second, in virtual time: from the acknowledgement of a change to the last success at any of three brokers.
+"""A right that was revoked has no effect after a second, in virtual time, from the acknowledgement of the change to the last
+success at any of three brokers.
 
 Nodes decide by their metadata: an ACL at each request, a SCRAM credential and a delegation token at each login.
 """
@@ -39,7 +40,7 @@ async def last_success(
     seconds: float = 3,
     look_seconds: float = LOOK_SECONDS,
 ) -> float:
-    """Returns the seconds from the change's acknowledgement to the last success at any broker; all of them succeed before."""
+    """Return the seconds from the change's acknowledgement to the last success at any broker; all requests before succeed."""
     loop, brokers = asyncio.get_running_loop(), harness.cluster.brokers
     last, ended = dict.fromkeys(brokers, 0.0), False
 

@@ -1,4 +1,4 @@
-"""The simulated members of share groups do what Kafka's consumers do when an answer is lost."""
+"""The simulated members of share groups act like Kafka's consumers when a response is lost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_a_member_that_lost_the_answer_with_its_assignment_gets_it_with_the_next
 
 
 def test_a_renewal_after_the_lock_has_ended_renews_nothing() -> None:
-    """Any answer about a record that the group is past is NONE: it proves neither a lock nor that an acceptance came in time."""
+    """Any response about a record behind the group's start is NONE: it proves neither a lock nor that an acceptance arrived in
+    time.
+    """
     ledger, partition = ShareLedger(4), (TOPIC, 0)
     session = Session("s0")
 

@@ -20,17 +20,17 @@ from tests.sim.sink_history import play
 from tests.sim.sink_model import SinkBroken
 
 SEEDS = range(seeds(6, long=10))
-#: A mistake must be noticed by one of the first so many seeds.
+#: One of the first seeds, so many, must notice a mistake.
 MUTANT_SEEDS = 15
 
 
 def nothing_is_decided(patch: pytest.MonkeyPatch) -> None:
-    """A driver commits the tasks' transactions one after the other, and nothing says that all of them belong together."""
+    """A driver commits the tasks' transactions one after the other, and no record says that they belong together."""
     patch.setattr(Claim, "write", lambda self, decision, now_ms: None)
 
 
 def last_decision_is_not_read(patch: pytest.MonkeyPatch) -> None:
-    """A driver takes each batch for one that was not decided."""
+    """A driver treats each batch as one that was not decided."""
     init = Claim.__init__
 
     def blind(self: Claim, *arguments: Any) -> None:
@@ -42,7 +42,7 @@ def last_decision_is_not_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def drivers_do_not_fence(patch: pytest.MonkeyPatch) -> None:
-    """Each driver has a transactional id of its own, and decides beside the others."""
+    """Each driver has its own transactional id, and decides beside the others."""
     claim, numbers = Decisions.claim, itertools.count()
     patch.setattr(Decisions, "claim", lambda self, driver_id: claim(self, f"{driver_id}/{next(numbers)}"))
 
@@ -63,7 +63,7 @@ def _commit_anyhow(cluster: BlockingCluster, written: WrittenTransaction) -> boo
 
 
 def what_is_fenced_was_aborted(patch: pytest.MonkeyPatch) -> None:
-    """A transaction that its producer can no longer end counts as lost, as if its id had never been used again after its commit."""
+    """A transaction that its producer can no longer end counts as lost, as if its id had never been used after its commit."""
     patch.setattr("ottla.spark.client.outcomes.was_committed", lambda cluster, written: False)
 
 

@@ -1,4 +1,4 @@
-"""Stopping a node and deleting topics on a simulated cluster: what runs on workers, in which order, and how much at a time."""
+"""Stopping a node and deleting topics on a simulated cluster: the work on workers, its order, and its size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTITIONS = 40
 
 
 async def started(topic: str) -> tuple[SimCluster, Admin]:
-    """Three nodes, one topic, whose partitions all have files, as after a first record."""
+    """Three nodes, and one topic whose partitions all have files, as after a first record."""
     cluster = SimCluster(
         random.Random(1), TOGETHER, {"log.segment.delete.delay.ms": "0", "log.retention.check.interval.ms": "500"}
     )
@@ -88,7 +88,7 @@ def test_a_deleted_topic_leaves_each_node_with_one_sync_of_the_log_directory_and
                 break
             await asyncio.sleep(0.1)
         assert (counts["rename"], counts["remove tree"]) == (PARTITIONS, PARTITIONS)
-        # Checkpoints are written meanwhile, each with a sync of its own; a sync per partition would be forty.
+        # Checkpoints are written meanwhile, each with its own sync; one sync for each partition would make forty.
         assert counts["sync directory /data"] < PARTITIONS / 2
 
     run(main())

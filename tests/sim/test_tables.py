@@ -24,7 +24,7 @@ SEEDS = range(seeds(10, long=20))
 
 
 def a_commit_has_no_condition(patch: pytest.MonkeyPatch) -> None:
-    """A late committer's files are added behind a newer one's: what a library's own retry does."""
+    """An old committer's files are added after a newer one's, as a library's own retry does."""
     commit = SimTable.commit
 
     def anyhow(self: SimTable, state: TableState, row: TableCommit) -> None:
@@ -34,7 +34,7 @@ def a_commit_has_no_condition(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_position_is_an_offset_only(patch: pytest.MonkeyPatch) -> None:
-    """An offer is taken wherever the tables are at its offset, whatever epoch they have there."""
+    """An offer is accepted if the tables are at its offset, no matter which epoch they have there."""
 
     def by_offset(found: list[Offer], position: TablePosition) -> list[Offer]:
         taken: list[Offer] = []
@@ -48,7 +48,9 @@ def a_position_is_an_offset_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_oldest_leader_is_taken(patch: pytest.MonkeyPatch) -> None:
-    """The committer takes the offer of the oldest leader epoch, where several come after one position: the position then has a past epoch."""
+    """The committer accepts the offer of the oldest leader epoch if several follow one position: the position then has a past
+    epoch.
+    """
 
     def oldest(found: list[Offer], position: TablePosition) -> list[Offer]:
         best = min((each for each in found if each.after.next == position.next), default=None)
@@ -58,17 +60,17 @@ def the_oldest_leader_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """After an unclean election the leader goes on where the tables are, and not where its log parts from them."""
+    """After an unclean election the leader goes on at the position of the tables, and not where its log diverges from them."""
     patch.setattr(CommittedSpan, "end_of", lambda self, epoch: END)
 
 
 def a_restored_cluster_counts_epochs_from_where_it_was(patch: pytest.MonkeyPatch) -> None:
-    """Other records have the offsets and epochs of those that were lost."""
+    """Other records have the offsets and epochs of the lost records."""
     patch.setattr(History, "epoch_after", lambda self, kept: kept.epoch + 1)
 
 
 def uncommitted_records_are_translated(patch: pytest.MonkeyPatch) -> None:
-    """A leader offers what it has, and not what is committed; the next one has other records there."""
+    """A leader offers all its records, and not only the committed ones; the next leader has other records there."""
     offer = Translator.offer
 
     def all_there_is(self: Translator, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:
@@ -79,7 +81,7 @@ def uncommitted_records_are_translated(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_offsets_are_not_offered(patch: pytest.MonkeyPatch) -> None:
-    """Let tables wait for ever where retention was faster than they."""
+    """Let tables wait for ever if retention was faster than they were."""
     offer = Translator.offer
 
     def waiting(self: Translator, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:
@@ -91,7 +93,7 @@ def lost_offsets_are_not_offered(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_table_forgets_its_number(patch: pytest.MonkeyPatch) -> None:
-    """The number of the last decision is read from the store, and not from the table: what a stale coordinator does."""
+    """The number of the last decision is read from the store, and not from the table, as a stale coordinator does."""
     follow = TableFollower.follow
 
     def by_the_log(
@@ -107,13 +109,13 @@ def a_table_forgets_its_number(patch: pytest.MonkeyPatch) -> None:
 
 
 def rejected_records_are_left_to_others(patch: pytest.MonkeyPatch) -> None:
-    """A table that is made late begins with the decision after the one that made it."""
+    """A table that is created late begins with the decision after the one that created it."""
     create = SimTable.create
     patch.setattr(SimTable, "create", lambda self, sequence: create(self, sequence + 1 if sequence else 0))
 
 
 def a_partition_begins_anywhere(patch: pytest.MonkeyPatch) -> None:
-    """The tables begin a partition at any offer, not at the first one of a leader that found none."""
+    """The tables begin a partition at any offer, not at the first offer of a leader that found none."""
 
     def anywhere(self: Any, partition: int, position: TablePosition | None, parted: str) -> list[Offer]:
         found = [offers.offer_of(each.name) for each in self._store.list(offers.folder_of(partition))]
@@ -126,7 +128,7 @@ def a_partition_begins_anywhere(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_put_is_not_conditional(patch: pytest.MonkeyPatch) -> None:
-    """The store knows no If-None-Match and writes anyhow."""
+    """The store does not know If-None-Match, and overwrites the object."""
 
     def anyhow(self: SimStore, name: str, data: bytes) -> bool:
         self.put(name, data)
@@ -136,17 +138,17 @@ def a_put_is_not_conditional(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_sweep_takes_what_is_above_the_position(patch: pytest.MonkeyPatch) -> None:
-    """Whatever no version names is an orphan, also what a committer may take next."""
+    """A file that no version names is an orphan, even if a committer may accept it next."""
     patch.setattr(TablePosition, "is_below", lambda self, other: True)
 
 
 def a_sweep_compares_offsets_only(patch: pytest.MonkeyPatch) -> None:
-    """After an unclean election the tables pass the same offsets again, and an offer of theirs is not passed yet."""
+    """After an unclean election the tables pass the same offsets again, and an offer for them has not been passed yet."""
     patch.setattr(TablePosition, "is_below", lambda self, other: self.next < other.next)
 
 
 def a_sweep_does_not_wait_for_the_tables(patch: pytest.MonkeyPatch) -> None:
-    """A decision has taken a file, and no table has repeated it yet."""
+    """A decision has accepted a file, and no table has repeated it yet."""
     load = SimTable.load
 
     def up_to_date(self: SimTable) -> TableState | None:
@@ -158,28 +160,30 @@ def a_sweep_does_not_wait_for_the_tables(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_sweep_spares_the_last_version_only(patch: pytest.MonkeyPatch) -> None:
-    """Readers of an older version miss the files that were merged since."""
+    """Readers of an older version miss the files that were merged since then."""
     patch.setattr(SimTable, "unnamed", lambda self, state, names, policy: names - {*self.files})
 
 
 def files_of_a_format_are_deleted_without_a_commit(patch: pytest.MonkeyPatch) -> None:
-    """A merge that was left behind goes on and commits a file that is gone."""
+    """An old merge goes on, and commits a file that was deleted."""
     patch.setattr(SimTable, "touch", lambda self, state: None)
 
 
 def decisions_are_swept_with_the_last_one(patch: pytest.MonkeyPatch) -> None:
-    """The positions are gone with it, and everything is taken again."""
+    """The positions are lost with it, and all records are taken again."""
     sweep = DecisionLog.sweep
     patch.setattr(DecisionLog, "sweep", lambda self, below, before_ms: sweep(self, below + 1, before_ms))
 
 
 def rejected_records_are_never_swept(patch: pytest.MonkeyPatch) -> None:
-    """Their files are orphans, too, where their offer was not taken."""
+    """Files of offers that were not accepted are orphans, too."""
     patch.setattr(offers, "offer_of_rejected", lambda name: None)
 
 
 def offers_of_any_kind_are_taken(patch: pytest.MonkeyPatch) -> None:
-    """A leader that thinks the tables are not partitioned offers a file of several days, and one that thinks they are a list of files."""
+    """A leader that believes the tables are not partitioned offers one file for several days; in the opposite case it offers a
+    list of files.
+    """
     chain = committing.Committer._chain
 
     def of_any_kind(self: Any, partition: int, position: TablePosition | None, parted: str) -> list[Offer]:
@@ -190,7 +194,7 @@ def offers_of_any_kind_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def parts_are_never_swept(patch: pytest.MonkeyPatch) -> None:
-    """The sweep leaves the parts of offers that were not taken."""
+    """The sweep leaves the files of offers that were not accepted."""
     patch.setattr(offers, "offer_of_part", lambda name: None)
 
 

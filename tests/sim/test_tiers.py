@@ -35,7 +35,7 @@ def test_each_offset_is_read_as_it_was_acknowledged() -> None:
 
 
 def a_copy_is_finished_before_its_objects_are_written(patch: pytest.MonkeyPatch) -> None:
-    """Local retention trusts the record: where the store then fails, the records are nowhere any more."""
+    """Local retention trusts the record: if the store then fails, the records are lost."""
 
     async def copy(self: TierDriver, led: LedLog, candidate: _Candidate) -> None:
         place, remote = place_of_partition(led.partition), candidate.remote
@@ -49,7 +49,7 @@ def a_copy_is_finished_before_its_objects_are_written(patch: pytest.MonkeyPatch)
 
 
 def a_follower_deletes_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
-    """Records that the store does not have are gone when it leads."""
+    """Records that the store does not have are lost when the replica leads."""
     take_round = TierDriver._round
 
     async def ahead(self: TierDriver) -> None:
@@ -62,7 +62,7 @@ def a_follower_deletes_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_reader_ignores_epochs(patch: pytest.MonkeyPatch) -> None:
-    """Any segment with the offset will do, also one whose records an unclean election has taken from the log."""
+    """Any segment with the offset is accepted, also one whose records an unclean election has removed from the log."""
     patch.setattr(remote_segments, "agreement", lambda first, second, start, end: end)
 
 

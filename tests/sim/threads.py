@@ -38,7 +38,7 @@ SHARED: tuple[ModuleType, ...] = (
     ottla.storage.segment.segment_indexes,
 )
 
-#: How often a thread stops before one of its calls, and how often the loop's own call is where one goes on.
+#: How often a thread stops before one of its calls, and how often a thread goes on at a call of the loop.
 STOPPED = 0.5
 SWITCHED = 0.3
 
@@ -47,7 +47,7 @@ _current: SimThread | None = None
 
 
 def current() -> SimThread | None:
-    """The thread that runs, None for the event loop."""
+    """Return the running thread, None for the event loop."""
     return _current
 
 
@@ -68,7 +68,7 @@ class SimThread:
         self._thread.start()
 
     def resume(self) -> bool:
-        """Lets it run until it stops before a call, or ends. Returns True if it has ended."""
+        """Let the thread run until it stops before a call, or ends. Return True if it has ended."""
         global _current
         if not self.is_over:
             assert not self._runs, "it waits for another thread"
@@ -86,7 +86,10 @@ class SimThread:
         self._go.acquire()
 
     def result(self) -> Any:
-        """Return or raise what the function did, once. Kept, a traceback would hold views of mapped files until a collection."""
+        """Return the function's result or raise its error, once.
+
+        A traceback that is kept would hold views of mapped files until a garbage collection.
+        """
         self._thread.join()
         error, result = self._error, self._result
         self._error = self._result = None
@@ -99,7 +102,7 @@ class SimThread:
 
     def _run(self) -> None:
         self._go.acquire()
-        asyncio._set_running_loop(self._loop)  # a fault that strikes in a call ends connections and timers
+        asyncio._set_running_loop(self._loop)  # a fault that strikes in a call closes connections and cancels timers
         try:
             self._result = self._function()
         except BaseException as error:
@@ -121,7 +124,7 @@ class Threads:
         return thread
 
     def end(self, thread: SimThread) -> None:
-        """Lets it run to its end, because its caller no longer waits."""
+        """Let the thread run to its end, because its caller no longer waits."""
         while not thread.resume():
             pass
         self._stopped.remove(thread)
@@ -138,7 +141,7 @@ class Threads:
 
 
 def before_each(call: Callable[P, T], threads_of: Callable[[Any], Threads | None]) -> Callable[P, T]:
-    """The same call, before which threads may be switched."""
+    """Return the same call, but threads may be switched before it."""
 
     def switching(*args: P.args, **kwargs: P.kwargs) -> T:
         threads = threads_of(args[0])
@@ -150,7 +153,7 @@ def before_each(call: Callable[P, T], threads_of: Callable[[Any], Threads | None
 
 
 class SimLock:
-    """A lock of the simulated threads, and an ordinary one for all others."""
+    """A lock for the simulated threads, and an ordinary lock for all others."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -174,7 +177,9 @@ class SimLock:
         return True
 
     def _thread_ahead(self) -> SimThread | None:
-        """Returns the thread that has to go on first: the one with this lock, or with the lock which that one waits for."""
+        """Return the thread that has to go on first: the one with this lock, or the one with the lock for which that thread
+        waits.
+        """
         owner = self._owner
         while owner is not None and (lock := owner.waits_for) is not None and lock._lock.locked():
             assert lock._owner is not _current, "two threads wait for each other's locks"
@@ -188,7 +193,7 @@ class SimLock:
 
 @contextmanager
 def simulated_locks() -> Iterator[None]:
-    """Objects that are made meanwhile have locks of the simulation."""
+    """Objects that are created in this block have locks of the simulation."""
     try:
         for module in SHARED:
             vars(module)["Lock"] = SimLock

@@ -90,7 +90,7 @@ class TierSimulation(Simulation):
         await super()._quiet()
 
     def _unnamed(self) -> set[str]:
-        """Return the objects of segments that no broker knows by the records of `__remote_log_metadata`."""
+        """Return the objects of segments that no broker knows from the records of `__remote_log_metadata`."""
         known: set[str] = set()
         for node in self.cluster.brokers:
             if node.server is not None and node.server.broker is not None and node.server.broker.tiers is not None:

@@ -52,7 +52,8 @@ TOPIC = "orders"
 REPLICAS, KEEPERS, CONTROLLER = (1, 2, 3), (4, 5), 6
 HEAL_SECONDS_MAX = 45.0
 LOOK_SECONDS = 0.05
-#: For how long a copy that another process has begun may be finished (`remote_retention.GIVEN_UP_MS`): an hour is more than a run.
+#: The time after which the copy of another process counts as given up (`remote_retention.GIVEN_UP_MS`): an hour is longer than
+#: a run.
 GIVEN_UP_MS = 4_000
 EARLIEST = -2
 SETTINGS = {
@@ -75,7 +76,7 @@ CONFIGS = {
     "min.insync.replicas": "1",
     "unclean.leader.election.enable": "true",
 }
-#: Of the metadata topic, which is made beforehand so that it lies on the keepers alone.
+#: The settings of the metadata topic, which is created beforehand so that only the keepers have it.
 METADATA_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -90,11 +91,11 @@ class Truth:
     def __init__(self) -> None:
         self.batches: dict[tuple[int, int], bytes] = {}
         self.nodes: Sequence[SimNode] = ()
-        #: What was looked at of each log: the process, the leader epoch and the end.
+        #: The checked part of each log: the process, the leader epoch and the end.
         self._looked: dict[int, tuple[int, int, int]] = {}
 
     def look(self) -> None:
-        """Note what the logs have that is new. Nothing leaves a log for good, nor reaches the store, between two looks."""
+        """Record new batches in the logs. No batch leaves a log for good, or reaches the store, between two of these checks."""
         for node in self.nodes:
             if node.is_up and (partition := partition_of(node)) is not None:
                 self._look(node, partition)
@@ -124,7 +125,7 @@ def partition_of(node: SimNode) -> Partition | None:
 
 
 class Writer(Client):
-    """Writes with acks=1, and takes whatever answer comes."""
+    """Writes with acks=1, and accepts any response."""
 
     async def run(self) -> None:
         count = 0
@@ -151,7 +152,7 @@ class Writer(Client):
 
 
 class Reader(Client):
-    """Reads from the log start on, and again from there where the log has become shorter."""
+    """Reads from the log start on, and again from there if the log has become shorter."""
 
     truth: Truth
     position = -1
@@ -223,7 +224,7 @@ class LineageHistory:
         self.history = History(self._time)
         self.truth = Truth()
         self.elections = 0
-        #: Segments of the store that no log has a record of.
+        #: Segments in the store that have no record in any log.
         self.lost_segments = 0
 
     def _time(self) -> float:
@@ -323,7 +324,7 @@ class LineageHistory:
 
     async def _body(self, writer: Writer) -> None:
         await self._until("all are in sync", self._all_in_sync)
-        await asyncio.sleep(self.rng.choice((0, 2, 4)))  # at once, a replica without a record is elected
+        await asyncio.sleep(self.rng.choice((0, 2, 4)))  # immediately, a replica without a record is elected
         for _ in range(self.rng.choice((1, 2, 2, 3))):
             await self._lose_a_lineage()
             if self.rng.random() < 0.5:
@@ -383,7 +384,7 @@ class LineageHistory:
                 self.store.failing = self.rng.choice((0.05, 0.3))
 
     async def _check_whole(self) -> None:
-        """The last leader's lineage, from the log start to the end, is what is read."""
+        """Check that the records of the last leader's lineage are read, from the log start to the end."""
         self.store.heal()
         await self._until("all are in sync", self._all_in_sync)
         self.reader.begin_again()

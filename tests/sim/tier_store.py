@@ -23,20 +23,20 @@ from tests.sim.threads import SimThread
 from tests.sim.world import EPOCH_MS, SimHost, SimWorkers
 
 T = TypeVar("T")
-#: How long a call of a good store, and of a slow one, takes at most.
+#: The longest time of a call to a healthy store, and to a slow one.
 CALL_SECONDS_MAX, SLOW_CALL_SECONDS_MAX = 0.03, 2.0
-#: How often a thread looks whether a store that hangs is well again.
+#: The interval at which a thread checks whether a hanging store is healthy again.
 LOOK_SECONDS = 0.5
 
 
 class ClusterStore:
-    """The objects, and how the store is at the moment."""
+    """The objects, and the present state of the store."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.objects: dict[str, bytes] = {}
         self.modified_ms: dict[str, int] = {}
-        #: The share of calls that fail, half of them after their effect.
+        #: The share of calls that fail, half of them after they took effect.
         self.failing = 0.0
         self.hangs = self.is_slow = self.is_over = False
         self.calls = self.failures = 0
@@ -46,7 +46,7 @@ class ClusterStore:
 
     @contextmanager
     def opened(self, host_of: Callable[[int], SimHost]) -> Iterator[None]:
-        """Nodes that start in this block get this store; after it no call of a thread that is left returns."""
+        """Nodes that start in this block get this store; after the block, no call of a remaining thread returns."""
 
         def opening(config: NodeConfig) -> StoreHandle:
             return StoreHandle(self, host_of(config.node_id))
@@ -66,7 +66,7 @@ class ClusterStore:
 
 
 class StoreHandle:
-    """The store as a process has opened it (`TierStore`). Calls of a process that is gone do nothing."""
+    """The store as a process has opened it (`TierStore`). Calls of an ended process have no effect."""
 
     def __init__(self, store: ClusterStore, host: SimHost) -> None:
         self._store, self._disk, self._process = store, host.disk, host.disk.process
@@ -136,7 +136,7 @@ class StoreHandle:
 
 
 class StoreWorkers(SimWorkers):
-    """The threads on which a node calls the store; those that it gives up go on beside it."""
+    """The threads on which a node calls the store; abandoned calls go on beside the others."""
 
     def __init__(self, store: ClusterStore, host: SimHost) -> None:
         super().__init__(store.rng, lambda: CALL_SECONDS_MAX, _threads_of(host))

@@ -18,15 +18,18 @@ from tests.sim.threads import Threads
 
 T = TypeVar("T")
 DISK_SECONDS_MAX = 0.005
-#: The share of the work that the loop meets in the middle, and how long it stops there.
+#: The share of jobs during which the loop runs, and how long a job stops there.
 INTERLEAVED = 0.3
 BETWEEN_CALLS_SECONDS_MAX = 0.001
-#: The run begins at this wall time: any fixed one will do, as long as it is not near zero.
+#: The run begins at this wall time: any fixed time is suitable, as long as it is not near zero.
 EPOCH_MS = 1_700_000_000_000
 
 
 class SimClock:
-    """Virtual time, for one process; `skew_ms` moves its wall clock against the others', its loop comes round every `turn_ms`."""
+    """Virtual time for one process.
+
+    `skew_ms` moves its wall clock against the others', and its loop has a turn every `turn_ms`.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, skew_ms: int = 0, turn_ms: float = 0) -> None:
         self._loop, self.skew_ms, self._turn_ms = loop, skew_ms, turn_ms
@@ -47,7 +50,7 @@ class SimClock:
 
 
 class HangingDisk:
-    """A disk that does no job until it is repaired, but those that it lets through, in their order."""
+    """A disk that does no job until it is repaired, except those that it lets through, in their order."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
@@ -69,7 +72,7 @@ class HangingDisk:
 
 
 class SimWorkers:
-    """Lets the caller wait as long as a disk might, and runs the work at once, or in pieces between its file system calls."""
+    """Let the caller wait as long as a disk might, and run the work at once, or in pieces between its file system calls."""
 
     def __init__(
         self,
@@ -113,7 +116,7 @@ class SimWorkers:
 
 
 class SimProcess:
-    """A worker process: its object lives here, and each call keeps its caller waiting for a while."""
+    """A worker process: its object is in this process, and each call makes its caller wait for a while."""
 
     def __init__(self, workers: SimWorkers) -> None:
         self._workers = workers
@@ -138,13 +141,13 @@ class SimHost:
         self.disk = self.empty_disk(random.Random(rng.getrandbits(64)))
         self.lane = Lane(name)
         self.tasks: Tasks | None = None
-        #: How long work on another thread takes at most, which is a flush in most cases.
+        #: The longest time of work on another thread, which is a flush in most cases.
         self.disk_seconds_max = DISK_SECONDS_MAX
         #: The log directories whose disks hang.
         self.hanging: dict[str, HangingDisk] = {}
-        #: Workers of its own for what is apart by this name, if there are some.
+        #: The separate workers with this name, if there are some.
         self.apart: Callable[[str], SimWorkers | None] = lambda name: None
-        #: How long a turn of its processes' loop takes: other things happen between two slices of some work.
+        #: The time of a turn of its processes' loop: other events happen between two slices of some work.
         self.turn_ms = 0.0
 
     def empty_disk(self, rng: random.Random) -> SimDisk:
@@ -158,7 +161,7 @@ class SimHost:
         self.hanging.clear()
 
     def _process_ended(self) -> None:
-        """Tasks of it that still run, until `crash`, can reach no other process."""
+        """Let its tasks that still run reach no other process, until `crash`."""
         self.clock.is_over = True
         self.hub.take_down(self.name)
 
@@ -175,7 +178,7 @@ class SimHost:
         return World(self.clock, rng, self.disk, self.hub.host(self.name), workers, self.tasks.spawn)
 
     def pause(self) -> None:
-        """SIGSTOP: no line of the process runs until `resume`; its kernel goes on taking what it is sent."""
+        """Send SIGSTOP: no line of the process runs until `resume`; its kernel still accepts data."""
         self.lane.paused = True
 
     def resume(self) -> None:
@@ -184,7 +187,7 @@ class SimHost:
         loop.resume(self.lane)
 
     async def crash(self, power: bool) -> None:
-        """The process ends without running another line; with `power` lost, unsynced pages go too."""
+        """The process ends without running another line; with `power`, unsynced pages are lost, too."""
         if power:
             self.hub.dark.add(self.name)
         self.disk.kill()

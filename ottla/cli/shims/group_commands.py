@@ -97,8 +97,6 @@ async def delete_each(
     """Delete the groups.
 
     `rejected` are those that are not tried, with the reason. Return those that were deleted, and the errors of the others.
-
-    Return those that were deleted, and why the others were not.
     """
     deleted: list[str] = []
     failed = dict(rejected or {})

@@ -221,8 +221,6 @@ class ItemsStep:
 
     The first items of all values are read at once, then the second ones, and so on. When few values have many more items, these
     values are left: a step takes the same time for one value as for many.
-
-    When few values have many more items, these are left: a step costs the same for one value as for many.
     """
 
     def __init__(self, item: AvroStep, arrow: pa.DataType) -> None:

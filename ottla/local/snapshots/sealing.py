@@ -89,8 +89,6 @@ class UnsyncedFiles(OsFiles):
 
     It does not sync files one by one: a snapshot counts only when all of it is on the disk, and 1,000 logs would need 10,000
     syncs.
-
-    a snapshot counts only when all of it is on the disk, and 1,000 logs would have 10,000 syncs.
     """
 
     def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:

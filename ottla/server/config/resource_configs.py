@@ -126,8 +126,6 @@ def is_shown(name: str, overrides: Mapping[str, str]) -> bool:
     """Return whether this configuration is described for a topic that has set these.
 
     A topic without a table has only the configurations of Kafka's topics: clients print and copy what is described.
-
-    A topic without a table has the configurations of Kafka's topics and no more: clients print and copy what is described.
     """
     return name in overrides or not name.startswith(TABLE_PREFIX) or FORMAT in overrides
 

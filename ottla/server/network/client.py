@@ -169,7 +169,7 @@ class Channel:
         if tls is None:
             await network.connect(self.host, self.port, lambda: protocol)
             return
-        over = asyncio.Event()  # secured, or closed
+        over = asyncio.Event()  # set when the connection is secured or closed
         protocol.on_closed = over.set
         stream = TlsStream(
             protocol,

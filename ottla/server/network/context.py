@@ -225,8 +225,9 @@ class Reply(Generic[T]):
             answer.attach(self)
 
     def then(self, step: Callable[[T], S | Reply[S]]) -> Reply[S]:
-        """Return the reply, whose response becomes `step(response)`; if that is a reply itself, it becomes that reply's
-        response. Errors skip the step, and a KafkaError that it raises becomes the result. It also runs after `cancel`.
+        """Return the reply with `step(response)` as its response. If the step returns a reply, that reply's response is used.
+
+        If there is an error, the step does not run. A KafkaError from the step becomes the result. It also runs after `cancel`.
         """
         self._add(partial(_unless_failed, step))
         return cast("Reply[S]", self)

@@ -215,8 +215,6 @@ class Handshakes:
         """Let the handshake take its next step after those that are waiting.
 
         Each waits only once, because its connection is not read meanwhile.
-
-        Each waits once, because its connection is not read meanwhile.
         """
         self._waiting.append(handshake)
         if not self._is_working:

@@ -171,9 +171,6 @@ def check_suites(
 
     Python cannot choose among the suites of TLS 1.3, and OpenSSL prefers them in the order above: a list without the first one
     would have no effect, so it is rejected.
-
-    Python cannot choose among the suites of TLS 1.3, and OpenSSL prefers them in the order above: a list without the first
-    would be ignored, so it is rejected.
     """
     modern = [suite for suite in suites if suite in TLS_1_3]
     if len(modern) == len(suites):

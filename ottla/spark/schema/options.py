@@ -20,8 +20,6 @@ class SchemaOptions:
     """The registry, the schemas of columns, and what happens to records that cannot be decoded.
 
     Raises ConnectorError for an option that is missing or wrong.
-
-    Raises ConnectorError for an option that is missing or wrong.
     """
 
     def __init__(self, options: ConnectorOptions) -> None:

@@ -1,1 +1,1 @@
-"""Clients of the simulated cluster: small, and by Kafka's rules of retrying."""
+"""The clients of the simulated cluster: small ones that retry by Kafka's rules."""

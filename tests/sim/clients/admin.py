@@ -129,7 +129,7 @@ class Admin(Client):
         await self._do("reassign", (topic, partition, replicas), request)
 
     async def _cancel(self) -> None:
-        """A reassignment that is under way, if there is one."""
+        """Return a reassignment that is in progress, if there is one."""
         topic, partition = self.rng.choice(self.moved)
         row = ReassignablePartition(partition_index=partition, replicas=None)
         request = AlterPartitionReassignmentsRequest(
@@ -143,7 +143,7 @@ class Admin(Client):
         await self._do("elect", "unclean" if election_type == UNCLEAN else "preferred", request)
 
     async def _raise_features(self) -> None:
-        """metadata.version first: what else is to be raised needs it."""
+        """Raise metadata.version first, because the other features need it."""
         names = ("metadata.version", "eligible.leader.replicas.version")
         levels = {"metadata.version": METADATA_VERSION, "eligible.leader.replicas.version": 1}
         name = names[self._raised]
@@ -176,7 +176,7 @@ class Admin(Client):
         )
 
     async def _do(self, name: str, given: Any, request: Any) -> ErrorCode | None:
-        """The first error there is, NONE, or None without an answer."""
+        """Return the first error; NONE if there is none, or None without a response."""
         operation = self.history.begin(self.name, name, given)
         try:
             response = await self.ask_any(request, TIMEOUT_MS + 1000)

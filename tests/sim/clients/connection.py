@@ -1,4 +1,4 @@
-"""The base of every simulated client: a host, channels to the brokers, what it knows of leaders, and its history."""
+"""The base of every simulated client: its host, its channels to the brokers, the leaders that it knows, and its history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACKOFF_SECONDS = 0.1
 
 
 class Unreachable(Exception):
-    """There was no answer: it is unknown whether the request took place."""
+    """There was no response: it is unknown whether the request took effect."""
 
 
 class Client:
@@ -87,7 +87,7 @@ class Client:
         return await self.ask(self.rng.choice(self.bootstrap), request, timeout_ms)
 
     async def refresh(self, topics: Sequence[str]) -> None:
-        """Ask for leaders; what is known stays if no node answers, and never goes back to an older leader epoch."""
+        """Ask for the leaders. If no node answers, the known ones stay; the client never goes back to an older leader epoch."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
         )

@@ -1,4 +1,4 @@
-"""Consumers without a group: they fetch from leaders at both isolation levels, and hold the answers against each other."""
+"""Consumers without a group: they fetch from the leaders at both isolation levels, and compare the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FETCH_WAIT_MS = 500
 
 
 class Consumer(Client):
-    """Reads its partitions from their beginning; `seen` has every record that it gave out: offset to value."""
+    """Reads its partitions from their beginning. `seen` has every record that it returned: a map of offsets to values."""
 
     partitions: Sequence[TopicPartition] = ()
     isolation_level = 0

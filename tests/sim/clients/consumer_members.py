@@ -21,11 +21,11 @@ from tests.sim.history import TopicPartition
 
 REBALANCE_TIMEOUT_MS = 10_000
 HEARTBEAT_SECONDS = 1.0
-#: No member is fenced for what it does not do in less than its rebalance timeout, which begins with the coordinator's decision: after
-#: what the answer before says, because an answer waits until the decision is committed (seed 228).
+#: A member may only be fenced after its rebalance timeout, which begins with the coordinator's decision. That decision comes
+#: after the previous response, because a response waits until the decision is committed (seed 228).
 FENCED_SECONDS_MIN = REBALANCE_TIMEOUT_MS / 1000 - 1
 JOINING, LEAVING = 0, -1
-#: The member has to give everything up and join again.
+#: The member has to give up all partitions and join again.
 FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
@@ -36,7 +36,7 @@ class ConsumerGroup:
     name: str
     partitions: list[TopicPartition]
     owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
-    #: By member id, what it has, and since when the coordinator may have waited for it.
+    #: By member id, its partitions, and the time since which the coordinator may have waited for it.
     held: dict[str, tuple[list[TopicPartition], float]] = field(default_factory=dict)
 
     @property
@@ -51,7 +51,7 @@ class ConsumerGroup:
         now = asyncio.get_running_loop().time()
         self.held[member_id] = assigned, since
         for other, (partitions, waited_since) in self.held.items():
-            # One that the coordinator does not reach may be fenced without its knowledge.
+            # A member that cannot reach the coordinator may be fenced without knowing it.
             if other != member_id and now - waited_since < FENCED_SECONDS_MIN and set(partitions) & set(assigned):
                 raise Violation("37", f"{member_id} is given {assigned}, and {other} has {partitions}")
 
@@ -76,7 +76,7 @@ def epoch_of(answer: Any, name: str, before: int) -> int | None:
 
 
 class ConsumerMember(Client):
-    """One member, which leaves now and then and comes back as another."""
+    """One member, which leaves now and then and comes back as another member."""
 
     group: ConsumerGroup
     #: It is subscribed by a regular expression that the coordinator resolves, not by names.
@@ -85,7 +85,7 @@ class ConsumerMember(Client):
 
     member_id = ""
     assigned: list[TopicPartition]
-    #: When the last request that was answered was sent.
+    #: The time at which the last answered request was sent.
     _sent: float | None
 
     def start(self) -> None:
@@ -154,7 +154,7 @@ class ConsumerMember(Client):
 
 
 def unsettled(members: list[ConsumerMember]) -> str | None:
-    """Return why the group is not stable with every partition owned (invariant 42); None if it is."""
+    """Return the reason why the group is not stable with every partition owned (invariant 42); None if it is."""
     epochs = {member.epoch for member in members}
     if len(epochs) > 1 or JOINING in epochs:
         return f"members are in epochs {sorted(epochs)}"

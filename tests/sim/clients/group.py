@@ -1,4 +1,6 @@
-"""A consumer group's committed offsets as a register: what was acknowledged is read back, or something newer (invariant 39)."""
+"""The committed offsets of a consumer group as a register: a read returns the offset that was acknowledged, or a newer one
+(invariant 39).
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class OffsetKeeper(Client):
     partition: TopicPartition = ("", 0)
     group = "group"
     pause_seconds = 1.0
-    #: In which epoch that broker coordinates the group, if by the newest metadata that there is: one that is cut off answers
-    #: reads by what it knows, as Kafka's does.
+    #: The epoch in which that broker coordinates the group, if it does so by the newest metadata. A coordinator that is cut off
+    #: answers reads from the metadata it has, as Kafka's does.
     leadership: Callable[[int], object] = staticmethod(lambda node: None)
 
     def start(self) -> None:
@@ -43,7 +45,7 @@ class OffsetKeeper(Client):
                 await self.fetch()
 
     async def _commit(self, offset: int) -> None:
-        """One attempt: an answer that was lost leaves it open whether the offset is there."""
+        """Make one attempt: if the response is lost, it is unknown whether the offset was committed."""
         topic, index = self.partition
         operation = self.history.begin(self.name, "commit", (self.group, topic, index, offset))
         try:
@@ -78,7 +80,7 @@ class OffsetKeeper(Client):
         return self.topic_ids[topic]
 
     async def fetch(self) -> bool:
-        """Fetch, check the answer, and return whether there was one."""
+        """Fetch, check the response, and return whether there was one."""
         topic, index = self.partition
         acknowledged = self.acknowledged
         try:

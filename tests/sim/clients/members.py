@@ -51,7 +51,7 @@ class Group:
     partitions: list[TopicPartition]
     generation: int = NO_GENERATION  # the newest that any member got from the coordinator
     owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
-    # By member's name: how far the rolling change has come.
+    # How far the rolling change has come, by the member's name.
     steps: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -77,7 +77,7 @@ class Group:
 
 
 class Member(Client):
-    """One member, which leaves now and then and comes back as another."""
+    """One member, which leaves now and then and comes back as another member."""
 
     group: Group
     leaves = 0.02
@@ -183,7 +183,7 @@ class Member(Client):
             raise Violation("38", f"{self.name} commits in generation {self.generation}, and there has been {newest}")
 
     def _change(self) -> None:
-        """Other topics or protocols: the member joins again, under its id."""
+        """Change the topics or the protocols: the member joins again, with the same id."""
         topics = self.group.topics
         if self.rng.random() < 0.5 or not self.changes:
             self.topics = sorted(self.rng.sample(topics, self.rng.randint(1, len(topics)))) if self.changes else topics
@@ -215,7 +215,7 @@ class Member(Client):
         await self.ask_node(node, request)
 
     def _is_member(self, answer: Any) -> bool:
-        """Return whether the coordinator takes it for a member; otherwise the request is repeated, or the member joins again."""
+        """Return whether the coordinator accepts the member; otherwise the request is repeated, or the member joins again."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             return True
@@ -224,7 +224,8 @@ class Member(Client):
         elif code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._forget(keeps_id=False)
         elif code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-            # The coordinator has moved, and its log knows of each member the chosen protocol only, as Kafka's: both will do.
+            # The coordinator has moved, and its log has only the chosen protocol of each member, as Kafka's log: both protocols
+            # are valid.
             self.group.steps[self.name] = 1
             self._forget(keeps_id=True)
         elif not code.retriable:
@@ -246,7 +247,7 @@ def subscription(topics: list[str]) -> bytes:
 
 
 def shared_out(partitions: list[TopicPartition], readers: dict[str, list[str]]) -> dict[str, list[TopicPartition]]:
-    """Each partition to one of those that read its topic, in turn."""
+    """Assign each partition to one of the members that read its topic, in turn."""
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in sorted(readers)}
     for place, partition in enumerate(partitions):
         members = [member for member in assigned if partition[0] in readers[member]]
@@ -256,7 +257,7 @@ def shared_out(partitions: list[TopicPartition], readers: dict[str, list[str]]) 
 
 
 def unsettled(members: list[Member]) -> str | None:
-    """Return why the group is not stable with every partition owned (invariant 42); None if it is."""
+    """Return the reason why the group is not stable with every partition owned (invariant 42); None if it is."""
     generations = {member.generation for member in members}
     if len(generations) > 1 or not all(member.is_stable for member in members):
         return f"members are in generations {sorted(generations)}"

@@ -20,13 +20,14 @@ from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.history import Operation, TopicPartition
 
-#: Names of operations, by what is promised for them.
+#: Names of operations, by the guarantee that they have.
 SEND_IDEMPOTENT, SEND_ALL, SEND_ONE = "send idempotent", "send all", "send one"
 DELIVERY_SECONDS = 20.0
 REQUEST_TIMEOUT_MS = 4_000
-#: The leader cannot have forgotten what it acknowledged: from these two, a first batch in flight proves that it did.
+#: The leader cannot have forgotten a batch that it acknowledged. After one of these two errors, a first batch in flight proves
+#: that it did.
 FORGOTTEN = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-#: Kafka's producer takes its batch for written where the leader knows it, but not at which offset.
+#: Kafka's producer treats its batch as written if the leader knows the batch, but not its offset.
 KNOWN_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
@@ -136,8 +137,8 @@ class Producer(Client):
         row = PartitionProduceData(index=sending.partition, records=batch.data)
         topic = TopicProduceData(name=sending.topic, topic_id=topic_id, partition_data=[row])
         request = ProduceRequest(acks=self.acks, timeout_ms=REQUEST_TIMEOUT_MS - 500, topic_data=[topic])
-        # Only of the first: of a producer that it does not know a leader takes whatever sequence comes first, Kafka's too, and a
-        # late copy of a batch behind could overtake those that were refused.
+        # This holds for the first batch only: a leader that does not know the producer accepts any first sequence number, as
+        # Kafka's does, and a late copy of a later batch could overtake the rejected ones.
         if self.idempotent and self.rng.random() < 0.03 and is_first:
             self.spawn(self._repeat(leader, request), "repeats a request")
         try:
@@ -147,7 +148,7 @@ class Producer(Client):
         return response.responses[0].partition_responses[0]
 
     async def _repeat(self, leader: int, request: ProduceRequest) -> None:
-        """The network delivers the request once more, on a connection of its own, sooner or later."""
+        """The network delivers the request once more, on another connection, after a random time."""
         await asyncio.sleep(self.rng.choice((0, 0.01, 1, 5)))
         address = self.addresses.get(leader)
         if address is None:

@@ -21,12 +21,12 @@ PARTITION_BYTES_MAX = 700
 
 
 class SessionReader(Client):
-    """Reads to `ends` from the leaders, in one session with each."""
+    """Reads to the offsets `ends` from the leaders, in one session with each."""
 
     ends: Mapping[TopicPartition, int]
 
     def start(self) -> None:
-        # Not at the beginning of a batch, where batches have several records.
+        # This offset is not at the beginning of a batch, if batches have several records.
         self.positions = {partition: min(1, end) for partition, end in self.ends.items()}
         self.has_read_all = False
         super().start()

@@ -30,12 +30,14 @@ class Session:
     member: str
     is_open: bool = True
     epoch: int = 0
-    #: Records of its locks that were given to others meanwhile: a mistake, unless the session turns out to be over.
+    #: Records whose locks others acquired meanwhile. This is a mistake, unless the session turns out to be over.
     contested: list[tuple[float, str]] = field(default_factory=list)
 
 
 class Answered(NamedTuple):
-    """The times at which a request was sent and answered, and the leader that answered: its life and epoch; None if it may have been replaced."""
+    """The times at which a request was sent and answered, and the leader that answered, by its life and epoch (None if it may
+    have been replaced).
+    """
 
     sent: float
     received: float
@@ -60,9 +62,10 @@ class Delivery:
     seen: float = 0.0
     locks: dict[Session, Lock] = field(default_factory=dict)
     accepted: float | None = None
-    #: The member held it when its acceptance was confirmed: of a record that the group is past, any answer is NONE.
+    #: The member held the record when its acceptance was confirmed: any response about a record behind the group's start is
+    #: NONE.
     is_accepted_in_time: bool = False
-    #: What members have sent of the record that ends its deliveries (`FINAL`); it may have been lost.
+    #: The acknowledgements that end the record's deliveries (`FINAL`), as members have sent them; they may have been lost.
     decisions: set[int] = field(default_factory=set)
 
 
@@ -86,7 +89,7 @@ class ShareLedger:
         answered: Answered,
         lock_seconds: float,
     ) -> None:
-        """Take a delivery; `value` is None of an offset without a record of the application."""
+        """Take a delivery; `value` is None for an offset without a record of the application."""
         known = self.deliveries.setdefault(place, Delivery(value or b""))
         if value is not None and known.value != value:
             raise Violation("2", f"{session.member} was given {value!r} at {place}, where {known.value!r} was before")
@@ -108,13 +111,13 @@ class ShareLedger:
         self._contest(session, place, known, answered)
 
     def _contest(self, session: Session, place: Place, known: Delivery, answered: Answered) -> None:
-        """The sessions of others that have a lock of the record must not go on."""
+        """Check that no session of others that has a lock of the record goes on."""
         for lock in self._others(known, session, answered):
             text = f"{place} is locked for {lock.session.member}, and is {session.member}'s as well"
             lock.session.contested.append((answered.received, text))
 
     def _others(self, known: Delivery, session: Session, answered: Answered) -> Iterator[Lock]:
-        """The locks of other sessions that were certainly held when this request was answered."""
+        """Return the locks of other sessions that were certainly held when this request was answered."""
         for other, lock in list(known.locks.items()):
             if not other.is_open or lock.until <= answered.received or lock.leadership != answered.leadership:
                 if other is not session:
@@ -123,7 +126,7 @@ class ShareLedger:
                 yield lock
 
     def went_on(self, session: Session, sent: float) -> None:
-        """A request of the session was answered: it was not over, and neither were its locks."""
+        """Note that a request of the session was answered: the session was not over, and its locks were valid."""
         for when, text in session.contested:
             if when <= sent:
                 raise Violation("55", text)
@@ -134,7 +137,10 @@ class ShareLedger:
     # -- Acknowledgements --------------------------------------------------------------------------------------------
 
     def acknowledging(self, session: Session, partition: TopicPartition, batches: Iterable[Batch]) -> list[Lock | None]:
-        """The request is about to be sent. Returns the lock of each record, None where the member has none any more."""
+        """Note that the request is about to be sent.
+
+        Return the lock of each record, None for a record that the member no longer holds.
+        """
         locks = []
         for place, kind in places(partition, batches):
             known = self.deliveries[place]
@@ -165,14 +171,14 @@ class ShareLedger:
                 known.locks[session] = known.locks[session]._replace(until=answered.sent + lock_seconds)
 
     def refused(self, session: Session, locks: Iterable[Lock | None], answered: Answered, why: str) -> None:
-        """The answer says that the member does not hold one of the records."""
+        """Take the answer that the member does not hold one of the records."""
         if all(_is_held(lock, answered) for lock in locks):
             raise Violation("55", f"{session.member} holds what it acknowledges, and is answered {why}")
 
     # -- The end -----------------------------------------------------------------------------------------------------
 
     def check(self, logs: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
-        """Check that everything that the group could read is known, and that the group has come to the end of it."""
+        """Check that every record that the group could read is known, and that the group has reached the end."""
         for (topic, index), log in logs.items():
             lost = self.lost[topic, index]
             for offset, value in log.items():

@@ -35,7 +35,7 @@ from tests.sim.history import TopicPartition
 GROUP_RESOURCE = 32
 FETCH_WAIT_MS, MAX_RECORDS, BATCH_SIZE = 300, 12, 4
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
-#: The session is over, or never was: the member begins another one.
+#: The session is over, or never existed: the member begins another one.
 SESSION_OVER = frozenset(
     {
         ErrorCode.SHARE_SESSION_NOT_FOUND,
@@ -50,8 +50,9 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 @dataclass
 class ShareGroup:
-    """The knowledge that the members of one group share. `leadership` says in which life and epoch a broker leads a partition, None if the cluster
-    knows of a newer epoch.
+    """The knowledge that the members of one group share.
+
+    `leadership` returns the life and the epoch in which a broker leads a partition, None if the cluster knows a newer epoch.
     """
 
     name: str
@@ -60,12 +61,12 @@ class ShareGroup:
     configs: dict[str, str]
     leadership: Callable[[int, TopicPartition], object]
     is_configured: bool = False
-    #: No member keeps, releases, rejects, forgets or leaves any more.
+    #: No member holds records without an acknowledgement, releases, rejects, forgets or leaves any more.
     is_calm: bool = False
 
 
 class Todo(NamedTuple):
-    """Acknowledgements of one partition, not to be sent before a time."""
+    """Acknowledgements of one partition that are not sent before a given time."""
 
     due: float
     partition: TopicPartition
@@ -74,7 +75,7 @@ class Todo(NamedTuple):
 
 @dataclass(eq=False)
 class Connected(Session):
-    """A session with one broker, and what its member means to acknowledge there."""
+    """A session with one broker, and the acknowledgements that its member will send there."""
 
     node: int = -1
     partitions: set[TopicPartition] = field(default_factory=set)
@@ -82,7 +83,7 @@ class Connected(Session):
 
 
 class ShareMember(Client):
-    """One member, which leaves or dies now and then and comes back as another."""
+    """One member, which leaves or dies now and then and comes back as another member."""
 
     group: ShareGroup
     leaves = 0.03
@@ -120,7 +121,7 @@ class ShareMember(Client):
             try:
                 await self._beat()
             except Unreachable:
-                # The answer that was lost may have had the assignment, which only a full request is answered with again.
+                # The lost response may have had the assignment, and only a full request gets it again.
                 self._coordinator, self._says_all = None, True
             await self._fetch_all()
             await self.pause(self.pause_seconds)
@@ -178,7 +179,7 @@ class ShareMember(Client):
             self.history.note(f"{self.name} is in epoch {self.epoch} with {self.assigned}")
 
     async def _end_by_chance(self) -> None:
-        """It leaves in order; or it dies, with its connections or, if its host is only cut off, without."""
+        """The member leaves cleanly, or it dies: with its connections, or without them if its host is only cut off."""
         chance = self.rng.random()
         if chance < self.leaves:
             self.history.note(f"{self.name} leaves")
@@ -248,7 +249,7 @@ class ShareMember(Client):
         await self._ask(session, request, batches)
 
     async def _close(self, session: Connected) -> None:
-        """Close the session in order, by its last request. Its answer may be lost."""
+        """Close the session cleanly with its last request, whose response may be lost."""
         if session.epoch and session.is_open:
             await self._acknowledge(session, {}, epoch=-1)
         self._lose(session)
@@ -275,7 +276,7 @@ class ShareMember(Client):
         await self._ask(session, request, batches)
 
     async def _ask(self, session: Connected, request: Any, batches: dict[TopicPartition, list[Batch]]) -> None:
-        """A fetch or an acknowledgement: what is answered goes to the ledger."""
+        """Send a fetch or an acknowledgement; the response goes to the ledger."""
         ledger, node, sent = self.group.ledger, session.node, self._now
         before = {
             partition: self.group.leadership(node, partition) for partition in session.partitions | batches.keys()
@@ -338,7 +339,7 @@ class ShareMember(Client):
     def _take(
         self, session: Connected, partition: TopicPartition, row: Any, answered: Answered, lock_seconds: float
     ) -> bool:
-        """Take a row of an answer, and return whether it is an error."""
+        """Take a row of a response, and return whether it is an error."""
         code = ErrorCode(row.error_code)
         if code is not ErrorCode.NONE:
             if not code.retriable:
@@ -365,7 +366,7 @@ class ShareMember(Client):
     def _plan(
         self, session: Connected, partition: TopicPartition, offsets: range, having: set[int], lock_seconds: float
     ) -> None:
-        """Decide what becomes of records that were acquired together."""
+        """Decide what happens to the records that were acquired together."""
 
         def todo(due: float, kinds: list[int]) -> None:
             types = [kind if offset in having else GAP for offset, kind in zip(offsets, kinds, strict=True)]
@@ -385,7 +386,7 @@ class ShareMember(Client):
             todo(now + lock_seconds * rng.random(), [ACCEPT] * count)
         elif chance < 0.92:
             todo(now + lock_seconds * rng.uniform(0.5, 2), [ACCEPT] * count)
-        # The others are forgotten: their locks time out.
+        # The member forgets the other records: their locks time out.
 
     def _lose(self, session: Connected) -> None:
         self.group.ledger.closed(session)
@@ -406,7 +407,7 @@ def merged(todo: list[Todo]) -> dict[TopicPartition, list[Batch]]:
 
 
 def unsettled(members: list[ShareMember]) -> str | None:
-    """Return why the group is not stable with every partition assigned (invariant 42); None if it is."""
+    """Return the reason why the group is not stable with every partition assigned (invariant 42); None if it is."""
     epochs = {member.epoch for member in members}
     if len(epochs) > 1 or JOINING in epochs:
         return f"members are in epochs {sorted(epochs)}"

@@ -26,7 +26,7 @@ from tests.sim.clients.consumer_members import (
 )
 from tests.sim.clients.group import GROUP
 
-#: How often a heartbeat is one of an epoch that is long over.
+#: How often a heartbeat has an epoch that ended long ago.
 REPEATS = 0.05
 #: subtopology and partition
 Task = tuple[str, int]
@@ -37,7 +37,7 @@ class Held(NamedTuple):
     process: str
     active: frozenset[Task]
     standby: frozenset[Task]
-    #: Since when the coordinator may have waited for it.
+    #: The time since which the coordinator may have waited for the member.
     since: float
 
 
@@ -75,7 +75,7 @@ class StreamsGroup:
         self.held[member_id] = mine
         now = asyncio.get_running_loop().time()
         for other, its in self.held.items():
-            # One that the coordinator does not reach may be fenced without its knowledge.
+            # A member that cannot reach the coordinator may be fenced without knowing it.
             if other != member_id and now - its.since >= FENCED_SECONDS_MIN:
                 continue
             if other != member_id and (both := mine.active & its.active):
@@ -94,12 +94,12 @@ class StreamsMember(Client):
     member_id = ""
     active: frozenset[Task]
     standby: frozenset[Task]
-    #: When the last request was sent after whose answer the member knew all that the coordinator may wait for.
+    #: The time at which the last request was sent whose response gave the member everything that the coordinator may wait for.
     _sent: float | None
-    #: A response was lost. It may have had an assignment, and no later one repeats it: Kafka answers with the tasks when they change.
-    #: So the coordinator may wait for what this member does not know, and fence it.
+    #: A response was lost. It may have had an assignment, and no later response repeats it, because Kafka sends the tasks only
+    #: when they change. So the coordinator may wait for a step that this member does not know of, and fence it.
     _is_unsure = False
-    #: The epochs that it has been in, since it joined.
+    #: The epochs that the member has had since it joined.
     _epochs: list[int]
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class StreamsMember(Client):
         self._take(before, sent, await self.ask_node(node, request))
 
     def _judge_repeated(self, answer: Any) -> None:
-        """Judge an answer to a heartbeat of an epoch that was over before the former one."""
+        """Judge the response to a heartbeat whose epoch ended before the previous one."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             raise Violation("38", f"{self.name} is in epoch {self.epoch}, and is served in {self._epochs[-3]}")
@@ -188,7 +188,7 @@ def _tasks(structs: list[TaskIds]) -> frozenset[Task]:
 
 
 def unsettled(members: list[StreamsMember]) -> str | None:
-    """Return why the group is not stable with every task in its place (invariant 42); None if it is."""
+    """Return the reason why the group is not stable with every task in its place (invariant 42); None if it is."""
     epochs = {member.epoch for member in members}
     if len(epochs) > 1 or JOINING in epochs:
         return f"members are in epochs {sorted(epochs)}"

@@ -23,15 +23,15 @@ TRANSACTION = "transaction"
 TRANSACTION_KEY = 1
 TIMEOUT_MS = 10_000
 SEND_SECONDS, END_SECONDS = 6.0, 20.0
-#: The id has a newer epoch: of an abort by the coordinator, or of the client's own InitProducerId. Nothing else of what is fatal
-#: to clients may ever come (34): the id is this client's alone.
+#: The id has a newer epoch: the coordinator aborted, or the client sent InitProducerId. No other fatal error may ever come
+#: (invariant 34), because only this client uses the id.
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-#: A batch of a transaction that has ended meanwhile.
+#: A batch of a transaction that has ended in the meantime.
 NO_TRANSACTION = ErrorCode.INVALID_TXN_STATE
-#: Of an id, or of its transaction, that began where a coordinator could not know of it: one that is cut off, and does not know
-#: yet that another leads, refuses by what it knows, as Kafka's does. It has written nothing.
+#: Errors for an id or a transaction that began where a coordinator could not know of it. A coordinator that is cut off, and
+#: does not know yet that another one leads, rejects requests by its old metadata, as Kafka's does. It has written nothing.
 UNKNOWN = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
-#: A batch that the leader takes for a gap: the one before was lost with a former leader, and with it the transaction.
+#: The leader sees a gap before this batch: the previous batch was lost with a former leader, and with it the transaction.
 ABORTABLE = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.TRANSACTION_ABORTABLE}
 )
@@ -45,7 +45,7 @@ class Transactions(Client):
     partitions: Sequence[TopicPartition] = ()
     transactional_id = "txn"
     pause_seconds = 1.5
-    #: In which epoch that broker coordinates the id, if by the newest metadata that there is.
+    #: The epoch in which that broker coordinates the id, if it does so by the newest metadata.
     leadership: Callable[[int], object] = staticmethod(lambda node: None)
 
     def start(self) -> None:
@@ -99,7 +99,10 @@ class Transactions(Client):
         self.history.end(operation, outcome, "commit" if commits else "abort")
 
     async def _send(self, partition: TopicPartition, values: list[str]) -> bool:
-        """One batch for each value, all of them in flight at the same time. False: the transaction has to be aborted."""
+        """Send one batch for each value, all of them in flight at the same time.
+
+        Return False if the transaction has to be aborted.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + SEND_SECONDS
         sequence = self.sequences.get(partition, 0)
@@ -141,7 +144,7 @@ class Transactions(Client):
         )
 
     def _must_abort(self, partition: TopicPartition, codes: Sequence[ErrorCode | None]) -> bool:
-        """Judges what batches of one connection were answered, in the order in which they were sent."""
+        """Judges the responses to the batches of one connection, in the order in which they were sent."""
         for before, code in zip((None, *codes), codes, strict=False):
             if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and before is ErrorCode.NONE:
                 raise Violation(
@@ -161,7 +164,7 @@ class Transactions(Client):
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     async def _end(self, commits: bool) -> str:
-        """ok, fail (it is not committed and never will be), or info."""
+        """Return ok, fail (it is not committed and never will be), or info."""
         loop = asyncio.get_running_loop()
         end = loop.time() + END_SECONDS
         is_first = True
@@ -185,7 +188,7 @@ class Transactions(Client):
                     self.producer_id = -1
                     return "fail" if is_first or not commits else "info"
                 raise Violation("34", f"{self.name} ends a transaction and is answered {code.name}")
-            # An error that was answered changed nothing, but another attempt may still be under way.
+            # A request with an error response changed nothing, but another attempt may still be in flight.
             is_first = is_first and code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             await asyncio.sleep(BACKOFF_SECONDS)
         self.producer_id = -1
