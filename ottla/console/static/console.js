@@ -57,7 +57,7 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "g") {
     going = Date.now();
   } else if (Date.now() - going < 1000) {
-    const page = { o: "/", t: "/topics", g: "/groups", s: "/schemas", x: "/transactions", r: "/reassignments", a: "/access", q: "/quotas", l: "/timeline" }[event.key];
+    const page = { o: "/", t: "/topics", g: "/groups", s: "/schemas", b: "/tables", x: "/transactions", r: "/reassignments", a: "/access", q: "/quotas", l: "/timeline" }[event.key];
     if (page) location.assign(document.body.dataset.root + page);
   }
 });

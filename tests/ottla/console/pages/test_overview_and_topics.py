@@ -9,6 +9,7 @@ import pytest
 from jinja2 import Environment, FileSystemLoader
 
 from ottla.client.topics import EARLIEST_LOCAL
+from ottla.console.server import MENU
 from ottla.console.site import FOLDER
 from ottla.console.texts import FILTERS
 from tests.ottla.conftest import Cli
@@ -51,6 +52,11 @@ async def test_topics_are_listed_found_and_sorted(open_console: Open, cli: Cli) 
     assert (await client.get("/topics", params={"sort": "__class__", "page": "x"})).status_code == 200
     picture = (await client.get(f"/topics/{large}")).text
     assert picture.count('class="cell leader"') == 12 + 1, "one is in the legend"
+
+
+def test_each_page_of_the_menu_has_a_key() -> None:
+    keys = (FOLDER / "static/console.js").read_text().partition("const page = {")[2].partition("}")[0]
+    assert [text.split('"')[1] for text in keys.split(",")] == [path for path, _ in MENU]
 
 
 async def test_a_topic_that_was_made_since_the_last_sample_is_found(open_console: Open, cli: Cli) -> None:
