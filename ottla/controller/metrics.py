@@ -76,9 +76,9 @@ class ControllerMetrics:
             yield from self._of_cluster(image, sum(of.offline for of in counted), sum(of.imbalanced for of in counted))
 
     def _count_faults(self, image: MetadataImage) -> Iterator[Family]:
-        """Count partitions of a standby, which has no index of them, by topic: again only those of changed topics.
+        """Count the partitions of a standby, which has no index of them, by topic. Only changed topics are counted again.
 
-        The families are empty: a scrape may end its turn at each of them.
+        It yields families without samples, because a scrape may end its turn at each family.
         """
         before, self._faults = self._faults, {}
         for number, topic in enumerate(image.topics):

@@ -129,7 +129,7 @@ class Node:
     # -- Starting ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return when clients are served."""
+        """Start the node. It serves clients when this returns."""
         config, files = self.config, self.world.files
         directories = list(dict.fromkeys([config.metadata_log_directory, *config.log_directories]))
         self.cluster_id = prepare(files, config, self.world.rng, self.world.clock.wall_ms())

@@ -91,7 +91,7 @@ class Cost(NamedTuple):
 def cost_of(node: CountedNode, request: Any) -> Cost:
     clock = time.pthread_getcpuclockid(node.loop_thread)
     with node.wire() as wire:
-        gc.disable()  # a collection would take as long as there are objects of other tests
+        gc.disable()  # a collection would look at all objects of other tests
         try:
             turns, seconds = node.loop.turn, time.clock_gettime(clock)
             wire.request(request)

@@ -41,7 +41,7 @@ class RemoteFetch(DelayedReply):
         tiers.begin(partition, work, self._read)
 
     def wake(self, is_over: bool = False) -> None:
-        """The reply waits for the store, whatever comes in other partitions."""
+        """Do nothing: the reply waits for the store, even if other partitions get records."""
 
     def _read(self, found: TieredRecords | KafkaError) -> None:
         self._found = found

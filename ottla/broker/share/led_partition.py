@@ -352,7 +352,7 @@ class LedSharePartition:
     # -- Dead letters ------------------------------------------------------------------------------------------------
 
     def _bury(self) -> None:
-        """Have the dead letters of ARCHIVING records written. Those of records that follow meanwhile share the next write."""
+        """Let the dead letters of ARCHIVING records be written. Records that become ARCHIVING meanwhile wait for the next write."""
         if self._is_burying or self.phase != Phase.ACTIVE:
             return
         runs = self.state.take_dead()

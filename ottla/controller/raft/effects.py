@@ -25,7 +25,7 @@ class ElectionState(NamedTuple):
 
 
 class PeerRequest(NamedTuple):
-    """Send `body` to `endpoint` and step Answered or Failed with `request_id`, within `timeout_ms`."""
+    """A request to send to `endpoint`. The driver calls `step` with Replied or Failed and the `request_id`, within `timeout_ms`."""
 
     request_id: int
     destination_id: int
