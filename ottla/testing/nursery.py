@@ -53,7 +53,7 @@ class ForkedNode:
     def wait(self, timeout: float | None = None) -> int:
         """
         Raises:
-            subprocess.TimeoutExpired: it runs on.
+            subprocess.TimeoutExpired: the process still runs after the timeout.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.poll() is None:

@@ -28,7 +28,7 @@ SEEDS_MAX = 20
 
 @pytest.mark.timeout(900)
 def test_each_offset_is_read_as_it_was_acknowledged() -> None:
-    """In a process of its own: a seed replays only with the hashes of strings that the runner fixes."""
+    """The seeds run in another process, because a seed replays only with the hashes of strings that the runner fixes."""
     command = [sys.executable, "-m", "tests.sim", "--jobs", "1", "--tiers", f"0-{SEEDS - 1}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

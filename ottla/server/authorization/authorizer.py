@@ -48,7 +48,7 @@ audit_log = logging.getLogger("kafka.authorizer.logger")
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
-#: The memory of cached decisions: 100,000 about names of the usual length. When it is reached, all are dropped.
+#: The memory for cached decisions is enough for 100,000 names of the usual length. When it is full, all decisions are dropped.
 DECISIONS_BYTES_MAX = 32 * 1024 * 1024
 #: Kafka checks this name to find out whether an operation is allowed on every resource of a type.
 ANY_NAME = "hardcode"

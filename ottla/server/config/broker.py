@@ -293,5 +293,5 @@ def check_effects(static: Mapping[str, str], where: Mapping[str, str]) -> None:
 
 
 def without_effect(names: Collection[str]) -> list[str]:
-    """Return those of the set names that have no effect."""
+    """Return the names of those set properties that have no effect."""
     return sorted(name for name in names if key_of(name) is not None and effect_of(name) is Effect.NONE)

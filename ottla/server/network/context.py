@@ -227,7 +227,7 @@ class Reply(Generic[T]):
     def then(self, step: Callable[[T], S | Reply[S]]) -> Reply[S]:
         """Return the reply with `step(response)` as its response. If the step returns a reply, that reply's response is used.
 
-        If there is an error, the step does not run. A KafkaError from the step becomes the result. It also runs after `cancel`.
+        If there is an error, the step does not run. A KafkaError from the step becomes the result. The step also runs after `cancel`.
         """
         self._add(partial(_unless_failed, step))
         return cast("Reply[S]", self)

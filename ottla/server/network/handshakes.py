@@ -113,7 +113,7 @@ class Handshake:
             self._step()
 
     def go_on(self, first: memoryview) -> None:
-        """Take the next step if enough has arrived. `first` is the first of the bytes that have come now."""
+        """Take the next step if enough bytes have arrived. `first` are the first of the bytes that were just received."""
         if self._shared is None:
             self._step()
         elif self.end is None:
