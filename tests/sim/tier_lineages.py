@@ -391,6 +391,7 @@ class LineageHistory:
         partition = partition_of(self.cluster.by_number[self._registration().leader])
         assert partition is not None and partition.log is not None
         log, start, end = partition.log, partition.log.log_start_offset, partition.log.log_end_offset
+        self.reader.pause_seconds = 0.01  # a segment has some records, and each is a Fetch
         await self._until("the leader's log is read", lambda: self.reader.position >= end)
         lineage = lineage_of(log).epochs
         for offset in range(start, end):
