@@ -74,7 +74,7 @@ def test_every_field_has_its_default() -> None:
 
 def test_methods_and_documentation_stay() -> None:
     assert Outer(name="a").shout == "A"
-    assert Outer.__doc__ == "Has all that a declaration can say."
+    assert Outer.__doc__ == "A class with everything that a declaration can have."
     assert Outer.__module__ == __name__
 
 

@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "each byte begins the time of a head again",
         CONNECTIONS,
-        "        seen = (self.phase(), self.cycle)  # each request has a cycle of its own\n",
+        "        seen = (self.phase(), self.cycle)  # each request has another `cycle`\n",
         "        seen = (self.phase(), object())\n",
         SLOW + OF_CONSOLE,
     ),
