@@ -116,15 +116,17 @@ class Heartbeats:
             session.grace_deadline_ms = min(session.grace_deadline_ms, now_ms + grace_ms)
 
     def put_off(self, late_ms: int, now_ms: int) -> None:
-        """Let the sessions that have ended go on for the time that the controller was late.
+        """Let the sessions and grace periods that have ended go on for the time that the controller was late.
 
-        A lost connection was read by the controller itself: its grace period ends as it was set.
+        A broker whose heartbeat failed in the stall has closed its connection, and sends the next heartbeat over another one.
         """
         for session in self._sessions.values():
-            left_ms = PUT_OFF_TIMEOUTS * self._session_timeout_ms - session.put_off_ms
-            if now_ms > session.deadline_ms and left_ms > 0:
-                session.put_off_ms += min(late_ms, left_ms)
-                session.deadline_ms = now_ms + min(late_ms, left_ms)
+            more_ms = min(late_ms, PUT_OFF_TIMEOUTS * self._session_timeout_ms - session.put_off_ms)
+            if now_ms > session.expires_ms and more_ms > 0:
+                session.put_off_ms += more_ms
+                session.deadline_ms = max(session.deadline_ms, now_ms + more_ms)
+                if session.grace_deadline_ms < now_ms:
+                    session.grace_deadline_ms = now_ms + more_ms
 
     def begin_controlled_shutdown(self, broker_id: int, log_end: int) -> None:
         session = self._sessions[broker_id]
