@@ -46,7 +46,7 @@ GOAL_P99 = 2
 
 @dataclass
 class Due:
-    """A connection, the frame that it sends, and the time at which its present Produce was due."""
+    """A connection with the frame that it sends, and the time at which it should have sent its current Produce."""
 
     conn: socket.socket
     frame: bytes

@@ -46,7 +46,7 @@ class Waiting:
     def __init__(self) -> None:
         self.next_offset = 0
         self.wanted: tuple[Client, int, int, bytes, int] | None = None
-        self.batches: list[bytes] | None = None  # a list since the first Fetch
+        self.batches: list[bytes] | None = None  # None until the first Fetch
 
     def produced(self, batch: memoryview) -> None:
         if self.batches is None:

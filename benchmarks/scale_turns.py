@@ -17,7 +17,7 @@ MS = 1e3
 
 
 def due(clock: ManualClock) -> Iterator[None]:
-    """Run what is due; each step is a turn: all that is due at its begin, and nothing that is scheduled meanwhile."""
+    """Run the timers that are due. Each step is a turn: it runs the timers that were due when it began, and none that were set meanwhile."""
     while (armed := clock.armed) and armed[0].at_ms <= clock.now_ms:
         clock.turn()
         yield

@@ -150,7 +150,7 @@ class ManyNames(NamedTuple):
     at_once: int = NAMES_AT_ONCE
     #: Returns what two equal names have in common; None where a repeated name has a result of its own.
     key: Callable[[Any], Hashable] | None = itself
-    #: The field of the list that a name has, and the field of its results; None if names have no lists.
+    #: The fields of a named entry that hold its list and the results of that list; None if named entries hold no lists.
     inside: tuple[str, str] | None = None
 
 

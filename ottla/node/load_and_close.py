@@ -49,7 +49,7 @@ def load_logs(logs: Logs, config_for: ConfigFor, clock: Clock, now_ms: int) -> N
 
 
 def _partitions(logs: Logs) -> int:
-    """Count the folders of partitions; a directory that fails is found by the opening."""
+    """Count the folders of partitions. A failing directory is reported later, when its logs are opened."""
     count = 0
     for directory in logs.directories:
         if directory.online:

@@ -39,7 +39,7 @@ Read = Callable[[bytes], Any]
 def avro_reader(text: str, dependencies: Mapping[str, str]) -> Read:
     """Return a function that reads values of a schema as plain JSON.
 
-    `dependencies` are the schemas that it needs, each after those that this one needs itself.
+    `dependencies` are the schemas that it needs, in such an order that each comes after its own dependencies.
 
     Raises:
         ValueError and others of fastavro: the schema is not valid.

@@ -140,7 +140,7 @@ class ImageHarness(NamespaceHarness):
         )
 
     def start_all(self, services: Sequence[Service]) -> None:
-        """Start services as an engine does: each once those that it depends on have started, or are healthy."""
+        """Start services in the order of an engine: a service starts when the services that it depends on have started, or are healthy."""
         started: list[Service] = []
         while left := [each for each in services if each not in started]:
             for service in left:

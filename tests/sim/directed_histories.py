@@ -1,8 +1,8 @@
-"""Histories that go where one mistake shows: the operations and faults that it takes, and few others.
+"""Histories for one kind of mistake each: they consist of the operations and faults that show it, and of few others.
 
-What they do is a part of what `StorageHistory` does at random, so that they need no checks of their own. The number of a seed
-says which of them it plays behind the one that takes everything (`storage_histories_of`, `cleaner_histories_of`). One in three
-takes a few other operations in, too.
+`StorageHistory` does the same operations at random, and its checks are used here. After the history with all operations, a seed
+plays one of these, which its number selects (`storage_histories_of`, `cleaner_histories_of`). One in three of them has a few
+other operations, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The seeds that noticed mutants, as `tests.sim.measure_mutants` has measured it: noticed.txt.
 
-Tests begin with that seed. Seeds change their meaning with the simulator: where it does not notice any more, they go on from
-0, which takes longer and proves the same.
+A test of a mutant begins with its seed. A change of the simulator changes what seeds do: if the seed does not notice the mutant
+any more, the test tries all seeds from 0 on. That takes longer, and proves the same.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class History:
             yield from self.play_batch(run, batch)
             self.check_batch(batch)
             if self.strikes("commit log", 0.2):
-                return  # Spark has no entry of it, and does it again
+                return  # Spark has no entry of this batch in its log, and repeats the batch
             self.logged = max(self.logged, batch + 1)
 
     def play_batch(self, run: str, batch: int) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Seeded simulations of whole clusters (docs/dev/SIMULATOR.md); `make chaos` runs 100 of them, `make sim` as many as one likes.
 
-In processes of their own: a seed replays only with the hashes of strings that the runner fixes.
+Each simulation runs in a process of its own, because a seed replays only with the hash seed that the runner sets.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ SEEDS_MAX = 20
 
 @pytest.mark.timeout(900)
 def test_each_table_has_what_its_log_has() -> None:
-    """In a process of its own: a seed replays only with the hashes of strings that the runner fixes."""
+    """Each simulation runs in a process of its own, because a seed replays only with the hash seed that the runner sets."""
     command = [sys.executable, "-m", "tests.sim", "--jobs", "1", "--tables", f"0-{SEEDS - 1}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

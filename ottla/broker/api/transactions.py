@@ -59,7 +59,7 @@ ResponseT = TypeVar("ResponseT", InitProducerIdResponse, EndTxnResponse)
 
 
 def as_known(context: RequestContext, error: int) -> int:
-    """Return the error, or the one in its place that the client's version knows.
+    """Return the error, or its substitute where the client's version does not know it.
 
     Errors:
         INVALID_PRODUCER_EPOCH  in place of PRODUCER_FENCED, to a client that is older than this error

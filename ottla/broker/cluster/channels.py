@@ -177,7 +177,7 @@ CORRELATION_ID = slice(4, 8)
 
 
 async def forward(controller: ControllerChannel, frame: bytes, context: RequestContext) -> memoryview:
-    """Return the body of the response. The routes bind `controller`."""
+    """Return the body of the response. The table of routes passes `controller`."""
     client = context.connection
     answer: EnvelopeResponse = await controller.request(_envelope(frame, client), timeout_ms=REQUEST_TIMEOUT_MS)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:

@@ -1,1 +1,1 @@
-"""The runtime that hosts coordinator shards: state that is a partition of an internal topic, replayed."""
+"""The runtime of coordinator shards. The state of a shard is what the replay of one partition of an internal topic gives."""

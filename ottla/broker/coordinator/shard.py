@@ -109,7 +109,7 @@ class RecordCodec:
     ) -> Iterator[tuple[bytes, Sequence[CoordinatorRecord]]]:
         """Yield batches with their records: one batch, or as many as `bytes_max` requires.
 
-        Uncompressed, as Kafka writes them by default (offsets.topic.compression.codec): most hold one small record.
+        The batches are not compressed, as by Kafka's default of offsets.topic.compression.codec: most hold one small record.
         """
         pieces: list[bytes] = []
         size, start = HEADER_BYTES, 0

@@ -107,7 +107,7 @@ class _Call(Generic[T]):
     def __init__(self, function: Callable[[], T], undo: Callable[[], object]) -> None:
         self._function, self._undo = function, undo
         self.is_given_up = self.is_back = False
-        #: The undoing that has failed.
+        #: The call that was to delete the objects, and has failed.
         self.left: Callable[[], object] | None = None
 
     def __call__(self) -> T:

@@ -6,9 +6,9 @@ Theory. The controller never moves data; it decides which replica may lead. A ne
 - while |ISR| < min.insync.replicas the high watermark does not move, so replicas that leave the ISR then still have
   everything committed. They are the ELR (KIP-966) and may lead when the ISR is empty. A replica whose broker came back
   from an unclean shutdown may have lost its tail: it leaves ISR and ELR for good;
-- the last leader before the partition had none is kept in last_known_elr: with ISR and ELR empty it is elected, which
-  counts as unclean. Not while its log directory is lost: see directories.py;
-- any other replica only with unclean.leader.election.enable. An unclean leader starts as the whole ISR, RECOVERING.
+- the last leader before the partition had none is kept in last_known_elr. It is elected if ISR and ELR are empty, which
+  counts as an unclean election; it is not elected while its log directory is lost (directories.py);
+- any other replica is elected only with unclean.leader.election.enable. An unclean leader starts as the whole ISR, RECOVERING.
 
 Invariants of every result (asserted): ISR and ELR share no member; |ISR| >= min ISR means the ELR is empty; a leader is
 in the ISR. A reassignment that the new ISR completes is completed in the same record.

@@ -209,7 +209,7 @@ class TierHarness:
         await self.tasks_end()
 
     async def tasks_end(self) -> None:
-        """Wait until all tasks have ended, and those that they have begun."""
+        """Wait until all tasks have ended, and all tasks that these started."""
         while self._tasks:
             tasks, self._tasks = self._tasks, []
             await asyncio.gather(*tasks)
