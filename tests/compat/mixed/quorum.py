@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 from tests.compat.mixed import clients
-from tests.compat.mixed.nodes import KAFKA, OTTLA, Mixed, Node, NotSo, tool, until
+from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA, Mixed, Node, NotSo, tool, until
+from tools.apache_kafka import OLDEST
 
 VOTERS = (1, 2, 3)
 KILLS = 4
@@ -25,6 +26,10 @@ def survive(directory: Path, kinds: tuple[str, str, str]) -> None:
     """The active controller of either kind is killed, and a follower without its log gets a snapshot of the other kind."""
     with Mixed(directory, VOTERS, offsets_topic_replication_factor=3, **SMALL_SNAPSHOTS) as mixed:
         nodes = [mixed.add(kind, voter, "broker,controller") for kind, voter in zip(kinds, VOTERS, strict=True)]
+        if KAFKA_OLDEST in kinds:
+            # Who is elected first writes the metadata.version of its own formatting, and an older release could not read it.
+            for node in nodes:
+                node.format("--release-version", OLDEST.rpartition(".")[0])
         for node in nodes:
             node.start()
         mixed.wait_leader()
