@@ -108,6 +108,7 @@ class Worker:
 
         Raises:
             Failure: both are the same cluster, or cannot be reached.
+            TimeoutError: the time limit of the command is over.
         """
         async with self._clusters.source.limit(), self._clusters.target.limit():
             await self.catalogue.check_clusters()
@@ -119,6 +120,7 @@ class Worker:
         Raises:
             Failure: as with `look`; or there is a mirror in the opposite direction, or no permission for the group or the
                 transactions, or a topic cannot be created.
+            TimeoutError: the time limit of the command is over.
         """
         await self.look()
         self.catalogue.check_circles()

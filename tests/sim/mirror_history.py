@@ -60,7 +60,7 @@ class Member:
     async def run(self) -> None:
         # A mirror that cannot reach its clusters at its start ends; its supervisor starts it again.
         while True:
-            with suppress(NoConnection):
+            with suppress(NoConnection, TimeoutError):
                 await self.worker.start()
                 break
             await asyncio.sleep(1)
