@@ -234,10 +234,13 @@ class ModelCluster:
         return create_topics.CreateTopicsResponse(topics=rows)
 
     def _CreatePartitionsRequest(self, request: create_partitions.CreatePartitionsRequest) -> object:
+        results = []
         for row in request.topics:
-            logs = self.topics[row.name].logs
-            logs += [Log() for _ in range(row.count - len(logs))]
-        results = [create_partitions.CreatePartitionsTopicResult(name=row.name) for row in request.topics]
+            topic = self.topics.get(row.name)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE
+            if topic is not None:
+                topic.logs += [Log() for _ in range(row.count - len(topic.logs))]
+            results.append(create_partitions.CreatePartitionsTopicResult(name=row.name, error_code=code))
         return create_partitions.CreatePartitionsResponse(results=results)
 
     def _DescribeConfigsRequest(self, request: Any) -> object:
