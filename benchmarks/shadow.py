@@ -109,7 +109,7 @@ def load(way: Way, seconds: float) -> tuple[list[float], list[float]]:
 
 
 def _base_offset(reply: bytes, topic: str) -> int:
-    """Of a whole Produce v7 reply for one partition."""
+    """Return the base offset of a whole Produce v7 response for one partition."""
     at = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2
     return int.from_bytes(reply[at : at + 8], "big", signed=True)
 

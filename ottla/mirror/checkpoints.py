@@ -3,9 +3,9 @@ the target's groups.
 
 It follows MirrorMaker's MirrorCheckpointTask: a checkpoint never goes back in the target while the group goes on in the source,
 and a group of the target is changed only while it has no members, and never back. Two rules differ from MirrorMaker's, because
-it does not notice when a topic was deleted and created again. The checkpoints of such a topic begin again, whatever offset they
-had before. And a checkpoint of a deleted topic, or behind the end of the log, is never set, while a group whose offset is
-behind the end is set back.
+MirrorMaker does not notice that a topic was deleted and created again. The first rule: the checkpoints of such a topic may be lower
+than before. The second rule: a checkpoint of a deleted topic, or one beyond the end of the log, is never set, and a group whose offset
+lies beyond the end of the log is set back.
 """
 
 from __future__ import annotations

@@ -322,7 +322,7 @@ class SchemaLog:
         return f"topic {self.topic} cannot be read at offset {self.place.offset}: {fault}"
 
     async def _begin_again(self, why: Failure) -> None:
-        """Begin again, because the log no longer has the records before the position: they were deleted, or its end was lost.
+        """Read the log from its start: records below the position were deleted, or the end of the log was lost.
 
         The partition may not know the leader's producer epoch either, so the leader takes the next epoch.
         """

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos.word_counts import QUICK, SOURCE
-from tests.clients.test_tiered_reads import Written, write
-from tests.cluster.test_tiers import VALUE, create, local_start, tiered, tiered_cluster
+from tests.clients.test_tiered_reads import Written, written_remotely
+from tests.cluster.test_tiers import VALUE, tiered_cluster
 from tests.needs import needs_apache_kafka
 from tests.ottla.conftest import run_here
 from tools.apache_kafka import java_command
@@ -33,11 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def written(cluster: Cluster) -> Written:
-    create(cluster, TOPIC, local_retention_bytes="1")
-    found = write(cluster, TOPIC)
-    tiered(cluster, TOPIC)
-    assert local_start(cluster, TOPIC) > found.end * 3 // 4
-    return found
+    return written_remotely(cluster, TOPIC)
 
 
 @needs_apache_kafka

@@ -79,13 +79,18 @@ def cluster(store: Path) -> Iterator[Cluster]:
         yield running
 
 
+def written_remotely(cluster: Cluster, topic: str) -> Written:
+    """Write a new topic, and wait until three quarters of it are in remote storage alone."""
+    create(cluster, topic, local_retention_bytes="1")  # the records are of the future
+    found = write(cluster, topic)
+    tiered(cluster, topic)
+    assert local_start(cluster, topic) > found.end * 3 // 4
+    return found
+
+
 @pytest.fixture(scope="module")
 def written(cluster: Cluster) -> Written:
-    create(cluster, TOPIC, local_retention_bytes="1")  # the records are of the future
-    found = write(cluster, TOPIC)
-    tiered(cluster, TOPIC)
-    assert local_start(cluster, TOPIC) > found.end * 3 // 4
-    return found
+    return written_remotely(cluster, TOPIC)
 
 
 def by_librdkafka(cluster: Cluster, topic: str, start: int | str, end: int) -> Found:

@@ -14,8 +14,8 @@ needs_packages("pyspark", "pyarrow")
 
 from ottla.spark import register
 from ottla.testing import Cluster
-from tests.clients.test_tiered_reads import FIRST_MS, Found, Written, write
-from tests.cluster.test_tiers import create, local_start, tiered, tiered_cluster
+from tests.clients.test_tiered_reads import FIRST_MS, Found, Written, written_remotely
+from tests.cluster.test_tiers import tiered_cluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(600)]
 
@@ -30,11 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def written(cluster: Cluster) -> Written:
-    create(cluster, TOPIC, local_retention_bytes="1")
-    found = write(cluster, TOPIC)
-    tiered(cluster, TOPIC)
-    assert local_start(cluster, TOPIC) > found.end * 3 // 4
-    return found
+    return written_remotely(cluster, TOPIC)
 
 
 def options(cluster: Cluster, source: str, **more: str) -> dict[str, str]:

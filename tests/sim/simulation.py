@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ottla.controller.decisions.control_state import is_directory_online
 from tests.histories import Violation
@@ -69,6 +71,9 @@ class Result:
     #: The number of the violated invariant; empty for any other exception.
     number: str = ""
     trace: list[str] = field(default_factory=list)
+
+
+SimulationT = TypeVar("SimulationT", bound="Simulation")
 
 
 class Simulation:
@@ -442,3 +447,19 @@ class Simulation:
                 return
             await asyncio.sleep(0.5)
         raise Violation("39", "the group's offset cannot be read")
+
+
+def played(simulation: SimulationT, broken: type[AssertionError]) -> SimulationT:
+    """Run a simulation in a test's process, and return it. A violation is raised as `broken`, with the end of the trace.
+
+    Garbage is collected before the run alone, as for other clusters (`__main__`).
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        result = simulation.run()
+    finally:
+        gc.enable()
+    if result.violation is not None:
+        raise broken("\n".join([*result.trace[-20:], result.violation]))
+    return simulation

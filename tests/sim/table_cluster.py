@@ -10,7 +10,6 @@ At the end each table is held against what a reader of committed records sees: b
 from __future__ import annotations
 
 import asyncio
-import gc
 import io
 import random
 from bisect import bisect_right
@@ -41,7 +40,7 @@ from tests.sim.faults import Faults
 from tests.sim.history import TopicPartition
 from tests.sim.loop import LANE
 from tests.sim.plan import Plan, choose
-from tests.sim.simulation import Simulation
+from tests.sim.simulation import Simulation, played
 from tests.sim.tier_store import ClusterStore, StoreHandle, StoreWorkers
 from tests.sim.world import EPOCH_MS, SimHost, SimProcess
 
@@ -232,13 +231,4 @@ class TableSimulation(Simulation):
 
 
 def play(seed: int) -> TableSimulation:
-    simulation = TableSimulation(seed, SECONDS)
-    gc.collect()
-    gc.disable()  # as for other clusters (`__main__`)
-    try:
-        result = simulation.run()
-    finally:
-        gc.enable()
-    if result.violation is not None:
-        raise TablesBroken("\n".join([*result.trace[-20:], result.violation]))
-    return simulation
+    return played(TableSimulation(seed, SECONDS), TablesBroken)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from ottla.broker.replication.partition_log import LedLog
 from ottla.broker.tables import table_driver
 from ottla.broker.tables.topic_table import NEVER_MS, TopicTable
 from ottla.server.table_work import TableReport, TableSpan
-from tests.histories import Mistake, assert_noticed, by_name
+from tests.histories import Mistake, assert_noticed, by_name, noticed_by
 from tests.sim.table_cluster import TablesBroken, play
 
 SEEDS = seeds(2, long=60)
@@ -81,15 +80,7 @@ MUTANTS: dict[str, Mistake] = by_name(
 )
 
 
-def is_noticed(name: str, seed: int) -> bool:
-    with pytest.MonkeyPatch.context() as patch:
-        MUTANTS[name](patch)
-        try:
-            play(seed)
-        except TablesBroken:
-            return True
-    gc.collect()
-    return False
+is_noticed = noticed_by(play, TablesBroken, MUTANTS)
 
 
 @pytest.mark.chaos

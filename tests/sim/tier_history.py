@@ -8,7 +8,6 @@ moves replicas: most of those begin behind what the store has, and some of them 
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,7 @@ from tests.sim.clients.connection import Client
 from tests.sim.faults import Faults
 from tests.sim.history import History
 from tests.sim.plan import Plan, choose
-from tests.sim.simulation import Simulation
+from tests.sim.simulation import Simulation, played
 from tests.sim.tier_store import ClusterStore, StoreWorkers
 from tests.sim.world import SimHost, SimWorkers
 
@@ -122,13 +121,4 @@ class TiersBroken(AssertionError):
 
 
 def play(seed: int) -> TierSimulation:
-    simulation = TierSimulation(seed, SECONDS)
-    gc.collect()
-    gc.disable()  # as for other clusters (`__main__`)
-    try:
-        result = simulation.run()
-    finally:
-        gc.enable()
-    if result.violation is not None:
-        raise TiersBroken("\n".join([*result.trace[-20:], result.violation]))
-    return simulation
+    return played(TierSimulation(seed, SECONDS), TiersBroken)

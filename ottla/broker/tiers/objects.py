@@ -117,7 +117,7 @@ class _Call(Generic[T]):
             if self.is_given_up:
                 try:
                     self._undo()
-                except Exception:
+                except Exception:  # each store has its own errors; the next `undo_left` tries again
                     self.left = self._undo
             self.is_back = True
 
@@ -198,7 +198,7 @@ class StoreCalls:
         except TierFailure:
             self._idle.append(workers)
             raise
-        except Exception as fault:
+        except Exception as fault:  # each store has its own errors
             self._idle.append(workers)
             raise TierFailure(f"{type(fault).__name__}: {fault}") from fault
         self._idle.append(workers)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.tiers.local_layout import is_uuid
 from ottla.broker.tiers.objects import StoreCalls, TierFailure, TierStore
 from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteState, TieredPartition, changed, started
 from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver
@@ -60,7 +61,7 @@ class Orphans:
                 await self._sweep()
             except (TierFailure, KafkaError, StorageFailure) as fault:
                 log.info("What has no record stays in remote storage for now: %s", fault)
-            except Exception:
+            except Exception:  # a mistake of ours must not end the sweeps of this broker
                 log.exception("A sweep of remote storage has failed")
 
     async def _sweep(self) -> None:
@@ -117,9 +118,7 @@ def objects_in(store: TierStore, folder: str) -> list[FoundObject]:
     """Return the objects of a partition's folder. What has another name is not ours."""
     found = []
     for each in store.list(folder):
-        if (match := OBJECT.fullmatch(each.name.rpartition("/")[2])) is not None:
-            try:
-                found.append(FoundObject(each.name, uuid_from_str(match[1]), each.modified_ms))
-            except ValueError:
-                continue
+        match = OBJECT.fullmatch(each.name.rpartition("/")[2])
+        if match is not None and is_uuid(match[1]):
+            found.append(FoundObject(each.name, uuid_from_str(match[1]), each.modified_ms))
     return found

@@ -115,7 +115,7 @@ class RemoteChunks:
             data = await calls.run(self._configs[CALL_TIMEOUT], passage, undo=passage.undo)
             self._files.settle(name, passage)
             self._keep(name, data)
-        except Exception as fault:
+        except Exception as fault:  # all that wait for the chunk get the error, whatever it is
             self._ahead.discard(name)
             coming.set_exception(fault)
             coming.exception()  # there may be no read that waits

@@ -340,11 +340,11 @@ class TierDriver:
     async def _delete(self, place: TieredPartition, segment: RemoteSegment) -> None:
         """Delete a segment's objects, in Kafka's order; each step may be repeated. A segment that has changed since this was decided
         stays until the next round: replicas may have deleted it from their disks by a COPY_FINISHED that came late."""
+        self._counts.add(place.topic, TierCount.DELETIONS)
         try:
             store = await self.own_store()
             if (known := self._known(place.topic_id, place.partition)) is None or known.get(segment.id) != segment:
                 return
-            self._counts.add(place.topic, TierCount.DELETIONS)
             if segment.state is not RemoteState.DELETE_STARTED:
                 await self.topic.publish(place, self._changed(place, segment, RemoteState.DELETE_STARTED))
             await self._calls.run(self._configs[CALL_TIMEOUT], self.layout.delete, store, place, segment)

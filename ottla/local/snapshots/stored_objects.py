@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from ottla.broker.tiers.objects import OWNER
 from ottla.local.directory import TIERS
 from ottla.local.snapshots.copying import link_file
-
-#: Has the id of the cluster whose folder it is (`broker/tiers/objects.py`).
-OWNER = "ottla-cluster-id"
-UNFINISHED = ".unfinished-"
+from ottla.tables.directory_store import UNFINISHED
 
 
 def bring_objects(source: str, target: str) -> None:

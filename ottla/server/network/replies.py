@@ -56,11 +56,11 @@ class Replies(FrameProtocol):
 
     def hold_back(self) -> None:
         """Read no more requests, because too many replies wait."""
-        raise NotImplementedError
+        raise NotImplementedError  # the receiving side of the connection has it
 
     def end_hold(self) -> None:
         """Read requests again."""
-        raise NotImplementedError
+        raise NotImplementedError  # likewise
 
     @property
     def is_waiting(self) -> bool:

@@ -396,7 +396,7 @@ class History:
     # ---- checks
 
     def _start_over(self) -> None:
-        """Note that the generations of a deleted group begin again."""
+        """Forget the last generation: a group that was deleted and created again counts its generations from the start."""
         self.generation = -1
         self.assigned_by.clear()
 

@@ -106,7 +106,7 @@ class _Quota:
 class _Process:
     def __init__(self) -> None:
         self.members: list[str] = []
-        #: Created when it is needed, and again after one of the members was given back a former task.
+        #: The members in the order of their load. It is built at the first use, and built again after a member has got a former task back.
         self.by_load: ByLoad | None = None
         self.tasks: set[Task] = set()
         self.load = 0

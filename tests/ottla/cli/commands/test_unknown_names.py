@@ -11,6 +11,13 @@ from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli
 
 
+def assert_refused(cli: Cli, here: Run, words: str, code: int, said: str) -> None:
+    topic = cli.topic() if "{topic}" in words else ""
+    done = here(*words.format(topic=topic).split())
+    assert done.code == code, done.err
+    assert said.format(topic=topic) in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -29,10 +36,7 @@ from tests.ottla.conftest import Cli
     ],
 )
 def test_what_the_cluster_does_not_have_is_a_failure(cli: Cli, here: Run, words: str, code: int, said: str) -> None:
-    topic = cli.topic() if "{topic}" in words else ""
-    done = here(*words.format(topic=topic).split())
-    assert done.code == code, done.err
-    assert said.format(topic=topic) in done.err
+    assert_refused(cli, here, words, code, said)
 
 
 @pytest.mark.ours
@@ -46,10 +50,7 @@ def test_what_the_cluster_does_not_have_is_a_failure(cli: Cli, here: Run, words:
     ],
 )
 def test_what_has_no_story_is_a_failure(cli: Cli, here: Run, words: str, code: int, said: str) -> None:
-    topic = cli.topic() if "{topic}" in words else ""
-    done = here(*words.format(topic=topic).split(), f"--admin-port={cli.admin_port}")
-    assert done.code == code, done.err
-    assert said.format(topic=topic) in done.err
+    assert_refused(cli, here, f"{words} --admin-port={cli.admin_port}", code, said)
 
 
 def test_a_pattern_that_matches_no_topic_is_said_and_is_no_failure(cli: Cli, here: Run) -> None:
