@@ -98,6 +98,13 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "ottla", *arguments]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_contexts_of_who_runs_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have commands look for contexts in an empty folder: a context of the developer would be used, or change a message."""
+    with patch.dict(os.environ, {"XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("configuration"))}):
+        yield
+
+
 @pytest.fixture(scope="session")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     if given := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
