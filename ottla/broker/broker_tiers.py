@@ -53,7 +53,7 @@ class BrokerTiers:
         settings = rsm_settings(configs.node.values, configs.node.static)
         layout = LocalLayout() if settings is None else RsmLayout(settings)
         self.driver = TierDriver(world, configs, metadata, replicas, tiered, topic, open_store, layout, self._counts)
-        self._orphans = Orphans(world, configs, self.driver, metadata.node_id)
+        self._orphans = Orphans(world, configs, self.driver)
         self._sweeps: asyncio.Task[None] | None = None
         folder = configs[CACHE] and f"{configs[CACHE]}/{metadata.cluster_id}-{metadata.node_id}"
         self._chunk_files = ChunkFiles(world, folder, configs[CACHE_BYTES])

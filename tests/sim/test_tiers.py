@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.replication.partition_log import LedLog, led_log
-from ottla.broker.tiers import remote_segments
+from ottla.broker.tiers import remote_segments, tier_driver
+from ottla.broker.tiers.log_bounds import place_of_partition
 from ottla.broker.tiers.objects import copy_of
 from ottla.broker.tiers.remote_segments import RemoteState, started
-from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, _Candidate, place_of_partition
+from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, _Candidate
 from tests.broker.tiers import test_remote_segments as histories_of_leaders
 from tests.effort import seeds
 from tests.histories import Mistake, assert_noticed, by_name, each_mistake
@@ -66,8 +67,13 @@ def a_reader_ignores_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(remote_segments, "agreement", lambda first, second, start, end: end)
 
 
+def a_new_leader_keeps_its_log_start(patch: pytest.MonkeyPatch) -> None:
+    """Reads of what the former leader has deleted wait until retention has come as far."""
+    patch.setattr(tier_driver, "first_readable", lambda log, segments: log.log_start_offset)
+
+
 #: Without unclean elections the store never has other records than the logs.
-OF_LINEAGES = by_name(a_reader_ignores_epochs)
+OF_LINEAGES = by_name(a_reader_ignores_epochs, a_new_leader_keeps_its_log_start)
 OF_CLUSTERS = by_name(a_copy_is_finished_before_its_objects_are_written, a_follower_deletes_by_its_own_clock)
 MUTANTS: dict[str, Mistake] = OF_LINEAGES | OF_CLUSTERS
 

@@ -16,6 +16,7 @@ import asyncio
 import gc
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -223,7 +224,7 @@ class LineageHistory:
         self._runs = False
         self.history = History(self._time)
         self.truth = Truth()
-        self.elections = 0
+        self.elections = self.deletions = 0
         #: Segments in the store that have no record in any log.
         self.lost_segments = 0
 
@@ -354,6 +355,8 @@ class LineageHistory:
         await self._until("it is behind", lambda: behind not in self._registration().isr)
         await self._change_store()
         await asyncio.sleep(rng.uniform(0.5, 5))
+        if rng.random() < 0.5:
+            await self._delete_some(leader)
         killed = [third]
         await by_number[third].crash(power=False)
         if rng.random() < 0.5:
@@ -375,6 +378,26 @@ class LineageHistory:
             await asyncio.sleep(rng.uniform(0, 3))
         self.store.heal()
         await asyncio.sleep(rng.uniform(0, 6))
+
+    async def _delete_some(self, leader: int) -> None:
+        """Delete the first records, beside a replica that does not learn of it: it waits in vain for that one."""
+        partition = partition_of(self.cluster.by_number[leader])
+        if partition is None or partition.log is None:
+            return
+        start, end = partition.log.log_start_offset, partition.log.high_watermark
+        with suppress(Unreachable):  # it has the request
+            await self._delete_to(leader, self.rng.randint(start, max(start, end)), 500)
+        self.deletions += 1
+        await asyncio.sleep(self.rng.uniform(0, 4))
+
+    async def _delete_to(self, leader: int, offset: int, timeout_ms: int) -> ErrorCode:
+        partitions = [DeleteRecordsPartition(partition_index=0, offset=offset)]
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=TOPIC, partitions=partitions)], timeout_ms=timeout_ms
+        )
+        await self.admin.refresh([TOPIC])
+        answer = await self.admin.ask_node(leader, request, timeout_ms + 1_000)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     async def _change_store(self) -> None:
         match self.rng.choice(("good", "good", "slow", "fails")):
@@ -413,15 +436,9 @@ class LineageHistory:
         return [] if segments is None else list(segments.by_id.values())
 
     async def _delete_all(self) -> None:
-        leader = self._registration().leader
-        partitions = [DeleteRecordsPartition(partition_index=0, offset=-1)]
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=TOPIC, partitions=partitions)], timeout_ms=30_000
-        )
-        await self.admin.refresh([TOPIC])
-        answer = (await self.admin.ask_node(leader, request, 31_000)).topics[0].partitions[0]
-        if answer.error_code:
-            raise Violation("54", f"DeleteRecords: {ErrorCode(answer.error_code).name}")
+        error = await self._delete_to(self._registration().leader, -1, 30_000)
+        if error:
+            raise Violation("54", f"DeleteRecords: {error.name}")
         await self._until(
             "no segment of any lineage is left in the store", lambda: not set(self.store.objects) - {OWNER}
         )

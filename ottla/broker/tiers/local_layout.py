@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import re
 
-from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, SegmentCopy, TierFailure, TierStore, WrongBytes
+from ottla.broker.tiers.objects import (
+    EPOCHS_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SegmentCopy,
+    TierFailure,
+    TierStore,
+    WrongBytes,
+    is_uuid,
+)
 from ottla.broker.tiers.remote_segments import RemoteSegment, TieredPartition
 from ottla.protocol.primitives import Buffer, uuid_from_str, uuid_to_str
 from ottla.storage.segment.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
@@ -23,6 +31,8 @@ CHUNK_BYTES = 4 << 20
 
 class LocalLayout:
     """Names and contents as LocalTieredStorage has them."""
+
+    suffixes = SUFFIXES
 
     def put(self, store: TierStore, copy: SegmentCopy) -> None:
         """Write the log last, and look at its size."""
@@ -74,15 +84,6 @@ def range_of(store: TierStore, name: str, start: int, length: int) -> Buffer:
     if len(found) != length:
         raise WrongBytes(f"{name} has {len(found)} bytes of {length} at {start}")
     return found
-
-
-def is_uuid(text: str) -> bool:
-    """Return whether 22 characters are an id: of some the last one has bits too many."""
-    try:
-        uuid_from_str(text)
-    except ValueError:
-        return False
-    return True
 
 
 def folder_of(place: TieredPartition) -> str:

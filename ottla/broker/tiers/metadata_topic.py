@@ -17,7 +17,15 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import NO_LEADER, MetadataCache
 from ottla.broker.replication.committed_write import CommittedWrites
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition, place_of
+from ottla.broker.tiers.remote_segments import (
+    RemoteSegment,
+    RemoteSegments,
+    RemoteState,
+    TieredPartition,
+    changed,
+    place_of,
+    started,
+)
 from ottla.controller.metadata.topic_names import REMOTE_LOG_METADATA_TOPIC as TOPIC
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.remote_log_records import (
@@ -195,6 +203,20 @@ class MetadataTopic:
                 )
             followed.news.set()
             await pause(self._world.clock, 1)
+
+    async def catch_up(self, place: TieredPartition) -> None:
+        """Return once all is replayed here that was committed before, by a barrier: records of a segment that is nowhere.
+
+        Raises:
+            KafkaError: as `publish`.
+        """
+        now_ms, node_id = self._world.clock.wall_ms(), self._metadata.node_id
+        nowhere = self._world.rng.getrandbits(128).to_bytes(16, "big")
+        segment = RemoteSegment(nowhere, 0, 0, 0, -1, ((0, 0),), node_id, now_ms)
+        states = RemoteState.DELETE_STARTED, RemoteState.DELETE_FINISHED
+        await self.publish(
+            place, started(place, segment), *(changed(place, nowhere, state, node_id, now_ms) for state in states)
+        )
 
     # -- Reading -----------------------------------------------------------------------------------------------------
 

@@ -7,12 +7,13 @@ where remote storage is on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.tiers.remote_segments import Epochs, RemoteSegment, TieredPartition
-from ottla.protocol.primitives import Buffer
+from ottla.protocol.primitives import Buffer, uuid_from_str
 from ottla.server.workers import Workers
 from ottla.server.world import World
 from ottla.storage.files import Files
@@ -25,6 +26,8 @@ T = TypeVar("T")
 
 #: Has the id of the cluster whose location it is. It lies beside what the layouts name.
 OWNER = "ottla-cluster-id"
+#: The start offset and the id of a segment, and which of its objects it is.
+OBJECT = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})(\.[\w-]+)", re.ASCII)
 SNAPSHOT_SUFFIX, EPOCHS_SUFFIX = producer_snapshots.SUFFIX, ".leader_epoch_checkpoint"
 
 
@@ -242,6 +245,38 @@ class SegmentLayout(Protocol):
         """Return the partitions that have a folder in the store. What has another name is not ours."""
 
     def folder_of(self, place: TieredPartition) -> str: ...
+
+    @property
+    def suffixes(self) -> Collection[str]:
+        """Return the ends of the names of a segment's objects."""
+
+
+class FoundObject(NamedTuple):
+    """An object of a partition's folder, and whose segment's it is, by its name."""
+
+    name: str
+    start: int
+    segment_id: bytes
+    modified_ms: int
+
+
+def objects_in(store: TierStore, layout: SegmentLayout, place: TieredPartition) -> list[FoundObject]:
+    """Return the objects of a partition's segments. What has another name is not ours."""
+    found, folder = [], layout.folder_of(place)
+    for each in store.list(folder):  # object stores list folders below, too
+        match = OBJECT.fullmatch(each.name.removeprefix(f"{folder}/"))
+        if match is not None and match[3] in layout.suffixes and is_uuid(match[2]):
+            found.append(FoundObject(each.name, int(match[1]), uuid_from_str(match[2]), each.modified_ms))
+    return found
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether 22 characters are an id: of some the last one has bits too many."""
+    try:
+        uuid_from_str(text)
+    except ValueError:
+        return False
+    return True
 
 
 def copy_of(log: Log, place: TieredPartition, local: Segment, remote: RemoteSegment) -> SegmentCopy:

@@ -73,6 +73,8 @@ class PartitionTier:
         self.is_busy = False
         #: The time of the last copy's beginning (monotonic, ms).
         self.copied_ms = float("-inf")
+        #: The time of the last attempt to move the log start to what can be read (monotonic, ms).
+        self._start_ms = float("-inf")
         #: Why segments are neither copied nor deleted; empty if they are.
         self.waits = ""
         #: Rounds that have failed one after the other.
@@ -98,3 +100,10 @@ class PartitionTier:
     def deleted(self, size: int) -> None:
         self.deleting_segments -= 1
         self.deleting_bytes -= size
+
+    def may_move_start(self, now_ms: int, interval_ms: int) -> bool:
+        """Return whether an attempt to move the log start is due, and note it: its barrier makes another round due at once."""
+        if now_ms - self._start_ms < interval_ms:
+            return False
+        self._start_ms = now_ms
+        return True

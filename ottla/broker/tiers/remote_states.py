@@ -7,6 +7,7 @@ from functools import partial
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
+from ottla.broker.tiers.log_bounds import place_of_partition
 from ottla.broker.tiers.objects import (
     EPOCHS_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -18,7 +19,7 @@ from ottla.broker.tiers.objects import (
 )
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.remote_segments import RemoteSegment, TieredPartition
-from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver, place_of_partition
+from ottla.broker.tiers.tier_driver import CALL_TIMEOUT, TierDriver
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.world import World
 from ottla.storage.checkpoint import parse_lines

@@ -19,8 +19,16 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ottla.broker.tiers.local_layout import is_uuid, range_of
-from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, SegmentCopy, TierFailure, TierStore, WrongBytes
+from ottla.broker.tiers.local_layout import range_of
+from ottla.broker.tiers.objects import (
+    EPOCHS_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SegmentCopy,
+    TierFailure,
+    TierStore,
+    WrongBytes,
+    is_uuid,
+)
 from ottla.broker.tiers.remote_segments import RemoteSegment, TieredPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import Buffer, uuid_from_str, uuid_to_str
@@ -48,6 +56,8 @@ CHUNKS_MAX = 1 << 20
 
 class RsmLayout:
     """Names and contents as that plug-in has them."""
+
+    suffixes = MANIFEST, INDEXES, LOG
 
     def __init__(self, settings: RsmSettings) -> None:
         self._settings = settings
@@ -77,7 +87,7 @@ class RsmLayout:
         store.put(_name(place, segment, MANIFEST), json.dumps(manifest, separators=(",", ":")).encode())
 
     def delete(self, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> None:
-        for suffix in (MANIFEST, INDEXES, LOG):
+        for suffix in self.suffixes:
             store.delete(_name(place, segment, suffix))
 
     def opened(self, store: TierStore, place: TieredPartition, segment: RemoteSegment) -> RsmSegment:

@@ -25,8 +25,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import LedLog, led_log
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import TieredTopics
+from ottla.broker.tiers.log_bounds import first_readable, learn, place_of_partition, start_where_readable
 from ottla.broker.tiers.metadata_topic import MetadataTopic
 from ottla.broker.tiers.objects import (
+    FoundObject,
     SegmentLayout,
     StoreCalls,
     TierFailure,
@@ -34,6 +36,7 @@ from ottla.broker.tiers.objects import (
     claim,
     copy_of,
     epochs_between,
+    objects_in,
 )
 from ottla.broker.tiers.own_copies import OwnCopies
 from ottla.broker.tiers.partition_tier import PartitionTier, TierCount, TierCounts
@@ -44,7 +47,6 @@ from ottla.broker.tiers.remote_segments import (
     RemoteState,
     TieredPartition,
     changed,
-    lineage_of,
     started,
 )
 from ottla.broker.tiers.tier_quota import COPIES, TierQuota
@@ -234,6 +236,9 @@ class TierDriver:
         try:
             if (segments := self.segments_of(led.partition)) is not None:
                 await self._confirm(led, segments)
+                is_early = first_readable(led.log, segments) > led.log.log_start_offset
+                if is_early and tier.may_move_start(self._world.clock.mono_ms(), self._configs[INTERVAL]):
+                    await start_where_readable(led, self.topic, self._objects_of)
             if led.still_holds and (segments := self.segments_of(led.partition)) is not None:
                 # First the remains of failed copies are deleted, so that an unavailable store gets no more of them.
                 await self._expire(led, segments, tier)
@@ -324,6 +329,10 @@ class TierDriver:
 
     # -- Deletions ---------------------------------------------------------------------------------------------------
 
+    async def _objects_of(self, place: TieredPartition) -> list[FoundObject]:
+        store = await self.own_store()
+        return await self._calls.run(self._configs[CALL_TIMEOUT], objects_in, store, self.layout, place)
+
     async def _expire(self, led: LedLog, segments: RemoteSegments, tier: PartitionTier) -> None:
         now_ms = self._world.session_clock.wall_ms()
         expiry = expiry_of(led.log, segments, now_ms, self._copies)
@@ -386,15 +395,3 @@ class TierDriver:
         if topic is None or topic.id != place.topic_id:
             return False
         return self._configs.for_topic(image.configs, place.topic).remote_storage_enable
-
-
-def place_of_partition(partition: Partition) -> TieredPartition:
-    return TieredPartition(partition.topic, partition.topic_id, partition.index)
-
-
-def learn(own: Log, segments: RemoteSegments) -> None:
-    """Note up to which offset the store has the segments of the local disk, without a gap, and with the log's own lineage."""
-    start, lineage = own.local_start_offset, lineage_of(own)
-    covered = segments.covered_to(start, lineage)
-    has_any = covered > start or segments.find(start - 1, lineage) is not None
-    own.remote_end = covered - 1 if has_any else -1

@@ -15,13 +15,14 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tiered_topics import RemoteFindings
+from ottla.broker.tiers.log_bounds import place_of_partition
 from ottla.broker.tiers.objects import TierFailure
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.read_ahead import ReadingAhead
 from ottla.broker.tiers.remote_chunks import RemoteChunks
 from ottla.broker.tiers.remote_reading import RemoteSegmentReader, aborted_between
 from ottla.broker.tiers.remote_segments import FoundSegment, RemoteSegment, lineage_of
-from ottla.broker.tiers.tier_driver import TierDriver, place_of_partition
+from ottla.broker.tiers.tier_driver import TierDriver
 from ottla.broker.tiers.tier_quota import FETCHES, TierQuota
 from ottla.broker.tiers.tier_report import reader_metrics
 from ottla.protocol.errors import ErrorCode, KafkaError

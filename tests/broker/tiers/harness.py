@@ -142,11 +142,15 @@ class TierHarness:
         self.partition = SimpleNamespace(
             topic=TOPIC, topic_id=TOPIC_ID, index=0, log=self.log, leader_log=self.log, leader_epoch=3
         )
+        self.place = TieredPartition(TOPIC, TOPIC_ID, 0)
         self.segments: RemoteSegments | None = RemoteSegments()
         self.store = FailingStore()
         self.counts = TierCounts()
         #: The reason why the metadata topic cannot be followed.
         self.fault: Exception | None = None
+        #: Called while the driver waits for a barrier in the metadata topic, and how often it did.
+        self.during_barrier: Callable[[], object] = lambda: None
+        self.barriers = 0
         self._tasks: list[asyncio.Task[None]] = []
         clock = self.clock = ManualClock(NOW_MS)
         clock.now_ms = AGE_MS
@@ -161,6 +165,7 @@ class TierHarness:
         topic = SimpleNamespace(
             segments=lambda topic_id, index: self.segments,
             publish=self._publish,
+            catch_up=self._catch_up,
             follow=self._follow,
             led_places=list,
             on_change=None,
@@ -203,6 +208,10 @@ class TierHarness:
         assert isinstance(record, RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord)
         assert self.segments is not None
         self.segments.replay(record)
+
+    async def _catch_up(self, place: TieredPartition) -> None:
+        self.barriers += 1
+        self.during_barrier()
 
     async def round(self) -> None:
         await self.driver._round()

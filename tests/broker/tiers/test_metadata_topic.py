@@ -1,17 +1,22 @@
-"""The topic `__remote_log_metadata` is created: the broker's first partition with remote storage requests it from the
-controller.
+"""The topic `__remote_log_metadata`: the broker's first partition with remote storage requests it from the controller, and a
+barrier in it leaves nothing behind.
 """
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.tiers.metadata_topic import MetadataTopic
+from ottla.broker.tiers.remote_segments import RemoteSegments, TieredPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.remote_log_records import RemoteLogRecord
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from tests.broker.tiers.test_remote_segments import PLACE
+from tests.manual_clock import ManualClock
 
 PREFIX = "rlmm.config.remote.log.metadata.topic."
 
@@ -77,3 +82,21 @@ async def test_another_broker_may_have_made_it_and_any_other_answer_is_a_failure
     await topic_of(Controller(ErrorCode.TOPIC_ALREADY_EXISTS), {}).follow([(bytes(16), 0)])
     with pytest.raises(KafkaError, match="too few brokers"):
         await topic_of(Controller(ErrorCode.INVALID_REPLICATION_FACTOR), {}).follow([(bytes(16), 0)])
+
+
+async def test_a_barrier_is_records_of_a_segment_that_is_nowhere_and_leaves_nothing_behind() -> None:
+    topic, published = topic_of(Controller(), {}), list[Any]()
+
+    async def publish(place: TieredPartition, *records: RemoteLogRecord) -> None:
+        published.extend(records)
+
+    topic._metadata = cast(Any, SimpleNamespace(node_id=1))
+    topic._world = cast(Any, SimpleNamespace(clock=ManualClock(7), rng=random.Random(1)))
+    topic.publish = publish  # type: ignore[method-assign]
+    await topic.catch_up(PLACE)
+    segments = RemoteSegments()
+    seen = []
+    for record in published:
+        segments.replay(record)
+        seen.append(len(segments.by_id))
+    assert seen == [1, 1, 0]

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, TierFailure, WrongBytes
-from ottla.broker.tiers.orphans import objects_in
+from ottla.broker.tiers.objects import EPOCHS_SUFFIX, SNAPSHOT_SUFFIX, TierFailure, WrongBytes, objects_in
 from ottla.broker.tiers.remote_segments import RemoteSegment, TieredPartition
 from ottla.broker.tiers.remote_states import read_state
 from ottla.broker.tiers.rsm_layout import (
@@ -231,8 +230,8 @@ def test_the_partitions_of_a_store_are_found_and_no_others(tmp_path: Path) -> No
     for name in ("ottla-cluster-id", "a/0/x.log", f"a-{'x' * 22}/b/y.log"):
         store.put(name, b"")
     assert layout.partitions(store) == [PLACE]
-    assert {each.segment_id for each in objects_in(store, layout.folder_of(PLACE))} == {remote.id}
-    assert len(objects_in(store, layout.folder_of(PLACE))) == 3
+    assert {each.segment_id for each in objects_in(store, layout, PLACE)} == {remote.id}
+    assert len(objects_in(store, layout, PLACE)) == 3
 
 
 async def test_a_driver_copies_and_reads_in_this_layout(tmp_path: Path) -> None:
