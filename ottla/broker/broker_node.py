@@ -223,7 +223,8 @@ class BrokerNode:
             self._writes, open_store,
         )  # fmt: skip
         self.components.tiers = tiers.fetches
-        self.share_leaders.remote_reads = self._dead_letters.remote_reads = tiers.fetches.reads
+        reads = tiers.fetches.reads
+        self.share_leaders.remote_reads = self._dead_letters.remote_reads = self.tables.remote_reads = reads
         return tiers
 
     def _led(self) -> Iterator[Led]:

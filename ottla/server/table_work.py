@@ -11,15 +11,31 @@ from typing import NamedTuple
 from ottla.server.config.tables.topic_tables import UNPARTITIONED
 
 
+class FetchedRecords(NamedTuple):
+    """Batches that are not on the leader's disk: all of [first, next), and the aborted transactions among them, each by its
+    producer and first offset.
+    """
+
+    first: int
+    next: int
+    data: bytes
+    aborted: tuple[tuple[int, int], ...]
+
+
 class TableSpan(NamedTuple):
-    """The committed records of a partition in a leader's log: [start, end) in a folder, and the starts of its leader epochs."""
+    """The committed records of a partition in a leader's log: [start, end), and the starts of its leader epochs.
+
+    The folder has those from `local_start` on. The others are in remote storage, and some of them may be `fetched`.
+    """
 
     partition: int
     folder: str
     leader_epoch: int
     start: int
+    local_start: int
     end: int
     epochs: tuple[tuple[int, int], ...]
+    fetched: FetchedRecords | None = None
 
 
 class TableSettings(NamedTuple):
@@ -80,6 +96,8 @@ class TableReport(NamedTuple):
     #: Small files that maintenance has merged, and files that it has deleted.
     merged: int = 0
     deleted: int = 0
+    #: Partitions, each with the offset from which on the table needs records that are not on the disk.
+    wanted: tuple[tuple[int, int], ...] = ()
     #: Whether there is more to do at once, because a slice of work is bounded.
     more: bool = False
     #: The reason why the table waits, as a word that stays the same and as a sentence; both are empty if it does not wait.

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 from ottla.columns.batches import BatchFilter
 from ottla.columns.rows import RowColumns
 from ottla.columns.segments import SegmentFiles
+from ottla.protocol.records.batch import BatchView
 from ottla.server.config.tables.topic_tables import UNPARTITIONED
+from ottla.server.table_work import FetchedRecords
 from ottla.tables.layout import KAFKA, RECORD_COLUMNS, RowLayout, SchemaMoved
 from ottla.tables.offers import SUFFIX_OF
 from ottla.tables.partitioning import PARTS_MAX, FilePart, length_us, listed
@@ -32,8 +34,16 @@ class SegmentsGone(Exception):
     """Retention has deleted segments that were to be translated. The node knows the new log start offset."""
 
 
+class RecordsAway(Exception):
+    """Records that are to be translated are in remote storage alone. The broker fetches them from `offset` on."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"the records from offset {offset} on are in remote storage")
+        self.offset = offset
+
+
 class SegmentSource:
-    """The files of one partition."""
+    """The files of one partition, and what the broker has fetched of the records before them."""
 
     def __init__(
         self,
@@ -52,19 +62,29 @@ class SegmentSource:
         self._owner = owner
         self._partition = partition
         self._layout = layout
+        self._local_start = 0
+        self._fetched: FetchedRecords | None = None
+
+    def see(self, local_start: int, fetched: FetchedRecords | None) -> None:
+        """Take the first offset that the folder has, and records before it."""
+        self._local_start, self._fetched = local_start, fetched
 
     def translate(self, first: int, end: int) -> Translated:
         """Translate as described at `FileSource`.
 
         Raises:
             SegmentsGone: see there.
+            RecordsAway: the first record is neither in the folder nor fetched.
             SchemaMoved: the first records have a newer schema, and need another layout.
             RegistryWaits: the schema registry cannot be reached.
             ColumnsError: records are damaged.
         """
         rows, rejected = PartedBuffers(self._layout.schema, self._parted), ParquetBuffer(self._layout.rejected_schema)
         next_, left_out = first, 0
-        for records in self._records(first, end):
+        fetched = self._fetched_at(first)
+        if fetched is not None:
+            end = min(end, fetched.next)
+        for records in self._records(first, end, fetched):
             room = rows.room_for(records)
             if not room:
                 break
@@ -91,20 +111,40 @@ class SegmentSource:
         suffix = SUFFIX_OF[self._parted]
         return Translated(next_, rows.rows, data, left_out + rejected.rows, rejected_data, suffix, parts)
 
-    def _records(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
-        place = f"{self._owner.topic}-{self._partition}"
-        wanted = BatchFilter(place, first, end)
-        files = SegmentFiles(self._folder)
-        if files.first is None or first < files.first:
-            raise SegmentsGone(f"{place} begins at {files.first}, and {first} was to be translated")
-        wanted.announce(files.aborted(first))
+    def _fetched_at(self, first: int) -> FetchedRecords | None:
+        """Return the fetched records if the first one is among them, None if it is in the folder. Raises RecordsAway."""
+        if first >= self._local_start:
+            return None
+        fetched = self._fetched
+        if fetched is None or not fetched.first <= first < fetched.next:
+            raise RecordsAway(first)
+        return fetched
+
+    def _records(self, first: int, end: int, fetched: FetchedRecords | None) -> Iterator[pa.RecordBatch]:
+        wanted = BatchFilter(self._place, first, end)
         columns = RowColumns(self._owner.topic, self._partition, first, end, RECORD_COLUMNS)
+        if fetched is not None:
+            wanted.announce(fetched.aborted)
+            batches = wanted.batches(memoryview(fetched.data))
+        else:
+            batches = self._batches_of_files(wanted)
+        for records in columns.batches(batches):
+            if len(records):
+                yield records
+
+    def _batches_of_files(self, wanted: BatchFilter) -> Iterator[BatchView]:
+        files, first = SegmentFiles(self._folder), wanted.position
+        if files.first is None or first < files.first:
+            raise SegmentsGone(f"{self._place} begins at {files.first}, and {first} was to be translated")
+        wanted.announce(files.aborted(first))
         try:
-            for records in columns.batches(files.batches(wanted)):
-                if len(records):
-                    yield records
+            yield from files.batches(wanted)
         except FileNotFoundError as fault:
-            raise SegmentsGone(f"{place}: {fault}") from fault
+            raise SegmentsGone(f"{self._place}: {fault}") from fault
+
+    @property
+    def _place(self) -> str:
+        return f"{self._owner.topic}-{self._partition}"
 
 
 class ParquetBuffer:

@@ -20,7 +20,7 @@ from ottla.tables.layout import SchemaMoved
 from ottla.tables.maintenance import IN_STEPS, Maintained
 from ottla.tables.offers import TablePosition
 from ottla.tables.opening import OpenTables, import_libraries, open_tables
-from ottla.tables.segment_source import SegmentsGone, SegmentSource
+from ottla.tables.segment_source import RecordsAway, SegmentsGone, SegmentSource
 from ottla.tables.store import StoreFailure, StoreRefused
 from ottla.tables.table import NAMESPACE, CommitConflict, CommitUnknown, Owner, TableRefused
 from ottla.tables.translating import CommittedSpan, EpochStart, Translator
@@ -61,6 +61,7 @@ class _Topic:
         self.owner = owner
         self.opened: OpenTables = open_tables(settings, owner)
         self.translators: dict[_Place, Translator] = {}
+        self._sources: dict[int, SegmentSource] = {}
         #: The rest of a maintenance that has begun.
         self.maintenance: Iterator[Maintained] | None = None
 
@@ -70,10 +71,11 @@ class _Topic:
             for other in [each for each in self.translators if each.partition == span.partition]:
                 del self.translators[other]
             keeps = self.settings.keeps_rejected
-            source = SegmentSource(
+            source = self._sources[span.partition] = SegmentSource(
                 span.folder, self.owner, span.partition, self.opened.layout, self.opened.partition, keeps_rejected=keeps
             )
             self.translators[place] = Translator(self.opened.store, source, span.partition, span.leader_epoch, _new_uid)
+        self._sources[span.partition].see(span.local_start, span.fetched)
         return self.translators[place]
 
 
@@ -158,7 +160,11 @@ class TableWorker:
         committed = CommittedSpan(span.partition, span.leader_epoch, span.start, span.end, epochs)
         translator = topic.translator(span)
         left_out = translator.left_out
-        offer = translator.offer(committed, taken)
+        try:
+            offer = translator.offer(committed, taken)
+        except RecordsAway as away:
+            progress.wanted[span.partition] = away.offset
+            return False
         if offer is None:
             return False
         progress.lost += offer.lost
@@ -172,6 +178,7 @@ class _Progress:
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
+        self.wanted: dict[int, int] = {}
         self.commits = self.rows = self.rejected = self.lost = self.parted = 0
         self.left_out = self.merged = self.deleted = 0
         self.more = False
@@ -191,7 +198,8 @@ class _Progress:
             self.left_out,
             self.merged,
             self.deleted,
-            self.more and not waits,
+            tuple(self.wanted.items()),
+            (self.more or bool(self.wanted)) and not waits,
             kind,
             waits,
         )

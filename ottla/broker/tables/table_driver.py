@@ -21,6 +21,8 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import LedLog, led_log
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.remote_records import TieredReads
+from ottla.broker.tables.remote_records import Slice
 from ottla.broker.tables.table_process import TableProcess
 from ottla.broker.tables.topic_table import COMMITTING, NEVER_MS, TableLag, TopicTable
 from ottla.controller.metadata.configs import ResourceType
@@ -63,6 +65,8 @@ class TableDriver:
     ) -> None:
         self._world, self._configs, self._metadata, self._replicas = world, configs, metadata, replicas
         self._process = TableProcess(world.workers.process(), factory)
+        #: Where remote storage is on.
+        self.remote_reads: TieredReads | None = None
         self.stories: Stories[str] = Stories("table", world.clock.wall_ms)
         #: The tables by the topic's name, of those of which this broker leads a partition.
         self.tables: dict[str, TopicTable] = {}
@@ -185,7 +189,11 @@ class TableDriver:
 
     async def _work(self, table: TopicTable, *, maintains: bool) -> None:
         """Do one slice of a topic's work, and take over its result."""
-        clock = self._world.clock
+        clock, fetched = self._world.clock, Slice()
+        began_ms = clock.mono_ms()
+        if table.wanted and not maintains:
+            leads = {each.index: found for each in self.led(table.topic) if (found := led_log(each)) is not None}
+            fetched = await table.slices.next_slice(table.wanted, leads, self.remote_reads)
         led = [found for each in self.led(table.topic) if (found := led_log(each)) is not None]
         image = self._metadata.image
         topic = image.topics.by_name(table.topic)
@@ -221,9 +229,9 @@ class TableDriver:
         if leads_all and not table.kind and all(_is_done(table, each) for each in led):
             table.offered(TableReport(), clock.wall_ms(), now_ms, interval_ms, commits_later=False)
             return
-        spans = () if is_commit else tuple(map(_span, led))
+        spans = () if is_commit else tuple(fetched.with_span(_span(each)) for each in led)
         job = job._replace(spans=spans, commits=leads_first and (is_commit or leads_all))
-        report = await self._report_of(job)
+        report = fetched.with_report(await self._report_of(job))
         positions = dict(report.positions)
         for each in led:
             position = positions.get(each.partition.index)
@@ -237,7 +245,7 @@ class TableDriver:
             clock.mono_ms(),
             interval_ms,
             commits_later=leads_first and not leads_all and not is_commit,
-            took_ms=clock.mono_ms() - now_ms,
+            took_ms=clock.mono_ms() - began_ms,
         )
 
     def _job(self, table: TopicTable, values: Values, partitions: int) -> TableJob:
@@ -271,7 +279,8 @@ def _span(led: LedLog) -> TableSpan:
         partition=led.partition.index,
         folder=led.log.directory,
         leader_epoch=led.leader_epoch,
-        start=led.log.local_start_offset,
+        start=led.log.log_start_offset,
+        local_start=led.log.local_start_offset,
         end=led.log.last_stable_offset,
         epochs=tuple(led.log.epochs.entries),
     )

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla.broker.tables.remote_records import RemoteSlices
 from ottla.server.story import StoryLogger
 from ottla.server.table_work import TableReport
 
@@ -122,6 +123,9 @@ class TopicTable:
         #: True if only a commit is due: this broker has made its offers, and those of others come.
         self.is_commit_next = False
         self.lags: dict[int, TableLag] = {}
+        #: The partitions of which the table needs records from an offset on that are in remote storage alone.
+        self.wanted: dict[int, int] = {}
+        self.slices = RemoteSlices()
         self.commits = self.rows = self.rejected = self.left_out = self.failures = 0
         self.lost = self.parted = 0
         self.kind = self.waits = ""
@@ -163,6 +167,8 @@ class TopicTable:
         for index, position in report.positions:
             if index in self.lags:
                 self.lags[index].reached(position)
+        if report.wanted or not report.waits:
+            self.wanted = dict(report.wanted)
         if report.waits:
             self._fail(report, now_ms, took_ms)
             return

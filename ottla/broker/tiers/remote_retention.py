@@ -1,6 +1,7 @@
 """Retention of a whole log with remote segments: where it starts, and which segments leave the store. Pure.
 
-The leader alone decides, by retention.ms and retention.bytes of the topic; followers take over its log start offset. A remote segment is deleted
+The leader alone decides, by retention.ms and retention.bytes of the topic; followers take over its log start offset. What the topic's table does
+not have yet stays for ottla.table.hold.ms.max. A remote segment is deleted
 once all of its offsets are below the log start, whatever its lineage, or because its copy was given up. One of a lineage that an unclean election
 has ended may lie beyond the log's end: it is deleted once the log starts in a later epoch, as in Kafka. Before that it stays, although it cannot be
 read: if a replica of its lineage is elected again, by another unclean election, that log has it nowhere else.
@@ -37,10 +38,19 @@ def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, copies: OwnCopies
         is_old = config.retention_ms >= 0 and written_ms + config.retention_ms < now_ms
         if not is_old and not 0 <= config.retention_bytes <= left:
             break
+        since_ms = max(segment.event_ms, written_ms + config.retention_ms if is_old else 0)
+        if _waits_for_table(log, agreed_to, now_ms - since_ms):
+            break
         start = max(start, min(agreed_to, log.high_watermark))
     first = max((epoch for epoch, begin in log.epochs.entries if begin <= start), default=-1)
     gone = [each for each in segments.by_id.values() if _is_gone(each, start, first, now_ms, copies)]
     return Expiry(start, gone)
+
+
+def _waits_for_table(log: Log, end: int, waited_ms: int) -> bool:
+    """Return whether records below `end` are to stay for the table's sake, as on the disk (storage/log/retention.py)."""
+    is_held = log.config.holds_for_table and end > (log.table_offset or 0)
+    return is_held and waited_ms < log.config.ottla_table_hold_ms_max
 
 
 def _is_gone(segment: RemoteSegment, start: int, first_epoch: int, now_ms: int, copies: OwnCopies) -> bool:
