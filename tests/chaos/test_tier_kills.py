@@ -1,10 +1,14 @@
-"""kill -9 of leaders at the steps of copies and deletions, while their object store is stopped, paused, or has lost its bucket (KIP-405)."""
+"""kill -9 of leaders at the steps of copies and deletions, while their object store is stopped, paused, full, or has lost its
+bucket (KIP-405).
+"""
 
 from __future__ import annotations
 
 import random
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,10 +24,20 @@ from ottla.protocol.internal_topics.remote_log_records import (
 from ottla.protocol.primitives import uuid_to_str
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
-from tests.chaos.history import IMPATIENT, PARTITIONS, TOPIC, Load, create_topic, encode, judge, read_everything
+from tests.chaos.history import (
+    IMPATIENT,
+    PARTITIONS,
+    TOPIC,
+    Load,
+    broken_promises,
+    create_topic,
+    encode,
+    judge,
+    read_everything,
+)
 from tests.chaos.roles import leader_of
 from tests.effort import LONG, SHORT_SESSIONS
-from tests.needs import needs_packages, skip_because
+from tests.needs import needs_packages, skip_because, small_disk
 from tools import versitygw
 
 needs_packages("obstore")
@@ -54,14 +68,22 @@ OFTEN = {
     "file.delete.delay.ms": "0",
 }
 #: What is done to the store around a kill: nothing, as often as everything else.
-TROUBLES = ("none", "none", "none", "stopped", "paused", "bucket away")
+TROUBLES = ("none", "none", "none", "none", "stopped", "paused", "full", "bucket away")
+#: The room of the store, and hardly any: a file system never shrinks below what it has.
+ROOM, NO_ROOM = "512m", "4k"
+#: Of the topic whose store is full: 60 segments of three partitions.
+FULL_BYTES = 60 * 20_000
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[versitygw.Server]:
     skip_because(versitygw.missing())
-    with versitygw.Server(tmp_path, BUCKET) as server:
+    with small_disk(tmp_path, ROOM) as disk, versitygw.Server(disk, BUCKET) as server:
         yield server
+
+
+def resize(store: versitygw.Server, room: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={room}", str(store.bucket.parent.parent)], check=True)
 
 
 def suffer(store: versitygw.Server, trouble: str) -> None:
@@ -70,6 +92,8 @@ def suffer(store: versitygw.Server, trouble: str) -> None:
             store.stop()
         case "paused":
             store.pause()
+        case "full":
+            resize(store, NO_ROOM)
         case "bucket away":
             store.take_bucket()
 
@@ -159,6 +183,7 @@ def test_leaders_killed_in_the_middle_of_copies_and_deletions_lose_nothing_and_l
             if rng.random() < 0.5:
                 loads[0].wait_for_acknowledgements(100)
             store.recover()
+            resize(store, ROOM)
             cluster.start(victim)
             cluster.wait_isr(TOPIC, seconds=90)
         for load in loads:
@@ -173,3 +198,40 @@ def test_leaders_killed_in_the_middle_of_copies_and_deletions_lose_nothing_and_l
             if place in kept:
                 assert kept[place].startswith(encode(record)), place
         eventually(lambda: not unnamed(cluster, store), "each object has a record", 90)
+
+
+def on_disk(cluster: Cluster) -> list[int]:
+    """Return the sizes of the segments on the node's disk."""
+    sizes = list[int]()
+    for path in Path(cluster.node(1).data_dir).rglob(f"{TOPIC}-?/*.log"):
+        with suppress(FileNotFoundError):  # it has just left
+            sizes.append(path.stat().st_size)
+    return sizes
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(300)
+def test_a_full_store_stops_no_producer_and_copies_go_on_when_there_is_room(store: versitygw.Server) -> None:
+    common = OFTEN | {f"ottla.tier.store.{name}": value for name, value in store.options.items()}
+    alone = {"rlmm.config.remote.log.metadata.topic.replication.factor": "1"}
+    with Cluster(1, per_node={1: common | alone}, **SHORT_SESSIONS) as cluster:
+        create_topic(cluster.bootstrap, 1, **TIERED | {"min.insync.replicas": "1"})
+        load = Load(cluster.bootstrap, padding=600, per_second=400, settings=SMALL)
+        eventually(lambda: len(objects(store)) > 30, "some segments are copied", 60)
+        resize(store, NO_ROOM)
+        eventually(lambda: stays(cluster), "an ERROR line says that segments stay", 60)
+        kept = sum(on_disk(cluster))
+        eventually(lambda: sum(on_disk(cluster)) > kept + FULL_BYTES, "the disk fills", 60)
+        load.wait_for_acknowledgements(100)
+        acknowledged = load.acknowledged.copy()
+        # The store can be read, and all that is not there is on the disk.
+        assert broken_promises(acknowledged, read_everything(cluster.bootstrap)) == []
+        resize(store, ROOM)
+        eventually(lambda: len(on_disk(cluster)) < 12, "the copies go on", 60)
+        load.stop()
+        assert judge([load], read_everything(cluster.bootstrap)) == []
+        eventually(lambda: not unnamed(cluster, store), "each object has a record", 90)
+
+
+def stays(cluster: Cluster) -> bool:
+    return "and stay here" in "".join(path.read_text() for path in Path(cluster.directory).rglob("server.log"))
