@@ -10,10 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
 from tests.compat.mixed import clients
 from tests.compat.mixed.contents import LOGINS, Contents, with_logins
 from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA, TOOL_SECONDS_MAX, Mixed, Node, NotSo, until
 from tests.ottla.conftest import Cli
+from tools.apache_kafka.jars import tiers_classpath
 
 #: The levels of a new cluster of Apache Kafka 4.3, which are set in one step.
 RAISED = (
@@ -22,6 +26,26 @@ RAISED = (
 )  # fmt: skip
 #: Releases between the oldest and the newest, the last of each minor version.
 BETWEEN = ("3.8.1", "3.9.2", "4.0.2", "4.1.2", "4.2.2")
+#: A topic whose segments of ten records leave the disk at once, and what both programs need for it.
+OLD = "old"
+TIERED_TOPIC = {
+    "remote_storage_enable": "true",
+    "local_retention_ms": 1,
+    "internal_segment_bytes": 9_000,
+    "retention_ms": -1,
+}
+TIERED_NODE = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+    "remote.log.manager.task.interval.ms": "200",
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "500",
+    "log.segment.delete.delay.ms": "0",
+}
 ENDS = {"stop": Node.stop, "kill": Node.kill}
 
 
@@ -95,6 +119,45 @@ def adopt_roles(directory: Path) -> None:
                 clients.check_by_group(mixed.bootstrap, "t", "g", more)
 
 
+def adopt_tiered(directory: Path, kinds: Sequence[str], how: str) -> None:
+    """Adopt a node of Kafka whose old segments are in its LocalTieredStorage. Each goes on with what the other stored, and
+    deletes of it.
+    """
+    (directory / "store").mkdir(parents=True)
+    with Mixed(directory, [1]) as mixed:
+        mixed.properties |= TIERED_NODE | {"rsm.config.dir": str(directory / "store")}
+        mixed.extra_classpath = tiers_classpath()
+        node = mixed.add(kinds[0], 1, "broker,controller").start()
+        mixed.wait_brokers(1)
+        mixed.create(OLD, [[1]], **TIERED_TOPIC)
+        written: list[str] = []
+        for turn, kind in enumerate(kinds):
+            if turn:
+                ENDS[how](node)
+                node.command = ("adopt", "--config", str(node.properties))
+                node.become(kind).start()
+                mixed.wait_brokers(1)
+                mixed.wait_isr(OLD, [1])
+                clients.check(mixed.bootstrap, OLD, written)
+            more = [f"{turn} {kind} {number} ".ljust(900, ".") for number in range(300)]
+            clients.produce(mixed.bootstrap, OLD, more, **{"batch.num.messages": "10"})
+            clients.transact(mixed.bootstrap, OLD, [f"{turn} {kind} is over"], "payer")
+            written += [*more, f"{turn} {kind} is over"]
+            until("all sealed segments have left the disk", lambda: len(list(node.dir.glob(f"{OLD}-0/*.log"))) == 1)
+            clients.check(mixed.bootstrap, OLD, written)
+        before = _stored(directory)
+        if before < 30 * len(kinds):
+            raise NotSo(f"only {before} segments are in the store")
+        admin = AdminClient({"bootstrap.servers": mixed.bootstrap})
+        gone = TopicPartition(OLD, 0, 300)
+        admin.delete_records([gone])[gone].result(TOOL_SECONDS_MAX)
+        until("segments of the first writer have left the store", lambda: _stored(directory) <= before - 30)
+
+
+def _stored(directory: Path) -> int:
+    return len(list((directory / "store").rglob(f"{OLD}-0-*/*.log")))
+
+
 def raise_features(mixed: Mixed) -> None:
     until("the features are raised", lambda: Cli(mixed.bootstrap)("feature", "upgrade", *RAISED).code == 0)
 
@@ -108,6 +171,7 @@ STEPS = {
         for release in BETWEEN
     },
     "adopt-roles": adopt_roles,
+    **{f"adopt-tiered-{how}": partial(adopt_tiered, kinds=(KAFKA, OTTLA, KAFKA, OTTLA), how=how) for how in ENDS},
     "adopt-newest-stop": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="stop"),
     "adopt-newest-kill": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="kill"),
 }

@@ -168,7 +168,11 @@ class Node:
             self.format()
         if is_kafka(self.kind):
             command = java_command(
-                TOOLS["kafka-server-start"], str(self.properties), jvm=self.mixed.jvm, version=self.release
+                TOOLS["kafka-server-start"],
+                str(self.properties),
+                jvm=self.mixed.jvm,
+                version=self.release,
+                extra_classpath=self.mixed.extra_classpath,
             )
         else:
             command = [*self.mixed.pythons[self.kind], "-m", "ottla", *self.command]
@@ -232,6 +236,8 @@ class Mixed:
         self.release = RELEASE
         #: The options of Apache Kafka's Java, and the address of nodes that have no network.
         self.jvm, self.loopback = JVM, HOST
+        #: The classpath of what Apache Kafka needs besides its own.
+        self.extra_classpath = ""
         self.properties = {
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "4",
