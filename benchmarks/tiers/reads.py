@@ -1,5 +1,8 @@
 """Reads of records that are only in the store: by one consumer, by four, the first byte, and the effect of four on a steady
 load.
+
+The four have a lower priority than node and load at first, as they would have on machines of their own, then the same one.
+In their place, four processes that only compute show what the machine does to the load without any read.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from benchmarks import raw
 from benchmarks.steady.clients import NICE, Child
@@ -38,7 +42,12 @@ def figures(megabytes: int) -> Iterator[Figure]:
         yield consumers(running, {READERS: ends[READERS]}, at_least=80)
         quarter = {partition: ends[partition] for partition in range(READERS)}
         yield consumers(running, quarter, at_least=100)
-        yield from beside(running, quarter)
+        running.create(STEADY, 1, {})
+        for what, niceness in (("four cold readers", NICE), ("four cold readers that are not nice", 0)):
+            began = time.perf_counter()
+            yield from beside(running, what, partial(begin_reading, running, quarter, niceness))
+            seconds = time.perf_counter() - began - LOAD_SECONDS - QUIET_SECONDS
+        yield from beside(running, "four processes that compute", partial(begin_computing, seconds))
 
 
 def first_byte(running: TieredNodes, end: int) -> Figure:
@@ -67,8 +76,8 @@ def first_byte(running: TieredNodes, end: int) -> Figure:
 
 
 def consumers(running: TieredNodes, ends: dict[int, int], at_least: float) -> Figure:
-    used, reading = cpu_seconds(running.pids), begin_reading(running, ends)
-    size, rate, slowest = finish_reading(reading)
+    used, reading = cpu_seconds(running.pids), begin_reading(running, ends, NICE)
+    size, rate, slowest = finish(reading)
     used = cpu_seconds(running.pids) - used
     note = f"{size / 1e9:.2f} GB, {used / size * 1e9:.2f} CPU s/GB of the node; librdkafka of a process each"
     if len(ends) > 1:
@@ -76,12 +85,17 @@ def consumers(running: TieredNodes, ends: dict[int, int], at_least: float) -> Fi
     return Figure(f"cold read by {len(ends)} consumer{'s' * (len(ends) > 1)}", rate, "MB/s", at_least, note=note)
 
 
-def begin_reading(running: TieredNodes, ends: dict[int, int]) -> list[subprocess.Popen[str]]:
+def begin_reading(running: TieredNodes, ends: dict[int, int], niceness: int) -> list[subprocess.Popen[str]]:
     """Start a consumer of each partition, in a process of its own, up to an offset."""
-    options = [
-        {"bootstrap": running.bootstrap, "topic": OLD, "partition": partition, "count": end}
-        for partition, end in ends.items()
-    ]
+    options = {"bootstrap": running.bootstrap, "topic": OLD, "niceness": niceness}
+    return begin([options | {"partition": partition, "count": end} for partition, end in ends.items()])
+
+
+def begin_computing(seconds: float) -> list[subprocess.Popen[str]]:
+    return begin([{"seconds": seconds}] * READERS)
+
+
+def begin(options: Sequence[Mapping[str, object]]) -> list[subprocess.Popen[str]]:
     return [
         subprocess.Popen(
             [sys.executable, "-m", "benchmarks.tiers.reads", json.dumps(each)], stdout=subprocess.PIPE, text=True
@@ -90,7 +104,7 @@ def begin_reading(running: TieredNodes, ends: dict[int, int]) -> list[subprocess
     ]
 
 
-def finish_reading(reading: list[subprocess.Popen[str]]) -> tuple[int, float, float]:
+def finish(reading: list[subprocess.Popen[str]]) -> tuple[int, float, float]:
     """Return the bytes of all consumers, their common MB/s from the first start to the last end, and the MB/s of the slowest
     consumer.
     """
@@ -100,8 +114,7 @@ def finish_reading(reading: list[subprocess.Popen[str]]) -> tuple[int, float, fl
     return size, size / seconds / 1e6, min(each["bytes"] / (each["end"] - each["begin"]) / 1e6 for each in found)
 
 
-def beside(running: TieredNodes, ends: dict[int, int]) -> Iterator[Figure]:
-    running.create(STEADY, 1, {})
+def beside(running: TieredNodes, others: str, start: Callable[[], list[subprocess.Popen[str]]]) -> Iterator[Figure]:
     load = Child("load", {"bootstrap": running.bootstrap, "topic": STEADY, "partitions": 1, "rate": RATE})
     try:
         load.begin()
@@ -109,7 +122,7 @@ def beside(running: TieredNodes, ends: dict[int, int]) -> Iterator[Figure]:
         quiet_ns = time.perf_counter_ns()
         time.sleep(QUIET_SECONDS)
         begin_ns = time.perf_counter_ns()
-        _, rate, _ = finish_reading(begin_reading(running, ends))
+        _, rate, _ = finish(start())
         end_ns = time.perf_counter_ns()
         load.stop()
         found = load.figures()
@@ -118,16 +131,23 @@ def beside(running: TieredNodes, ends: dict[int, int]) -> Iterator[Figure]:
     quiet, busy = delays(found, quiet_ns, begin_ns), delays(found, begin_ns, end_ns)
     assert quiet is not None and busy is not None
     what = f"end to end at {RATE} records/s, p99"
-    yield Figure(f"{what}, quiet", quiet.p99, "ms", note=f"p50 {quiet.p50:.2f}, most {quiet.longest:.1f} ms, no reads")
+    yield Figure(f"{what}, quiet", quiet.p99, "ms", note=f"p50 {quiet.p50:.2f}, most {quiet.longest:.1f} ms, alone")
     note = f"p50 {busy.p50:.2f}, most {busy.longest:.1f} ms; the four read at {rate:.0f} MB/s"
-    yield Figure(f"{what}, beside four cold readers", busy.p99, "ms", at_most=2 * quiet.p99, note=note)
+    yield Figure(f"{what}, beside {others}", busy.p99, "ms", at_most=2 * quiet.p99, note=note)
 
 
-def consume(bootstrap: str, topic: str, partition: int, count: int) -> dict[str, float]:
+def compute(seconds: float) -> dict[str, float]:
+    begin = time.time()
+    while (end := time.time()) - begin < seconds:
+        pass
+    return {"bytes": 0, "begin": begin, "end": end}
+
+
+def consume(bootstrap: str, topic: str, partition: int, count: int, niceness: int) -> dict[str, float]:
     """Read one partition from its beginning with librdkafka's defaults; the time runs from the assignment on."""
     from confluent_kafka import Consumer, TopicPartition
 
-    os.nice(NICE)
+    os.nice(niceness)
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "cold", "enable.auto.commit": False}
     consumer = Consumer(settings | {"fetch.queue.backoff.ms": 10, "queued.max.messages.kbytes": 200_000})
@@ -145,4 +165,5 @@ def consume(bootstrap: str, topic: str, partition: int, count: int) -> dict[str,
 
 
 if __name__ == "__main__":
-    print(json.dumps(consume(**json.loads(sys.argv[1]))))
+    options = json.loads(sys.argv[1])
+    print(json.dumps(compute(**options) if "seconds" in options else consume(**options)))

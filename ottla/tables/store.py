@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from ottla.protocol.primitives import Buffer
+
 
 class StoreFailure(Exception):
     """The store has not responded in time, or with an error. The call may have had its effect."""
@@ -49,7 +51,7 @@ class Store(Protocol):
 
     def size(self, name: str) -> int | None: ...
 
-    def get_range(self, name: str, start: int, length: int) -> bytes: ...
+    def get_range(self, name: str, start: int, length: int) -> Buffer: ...
 
     def copy(self, source: str, target: str) -> None:
         """Give an object a second name, without reading its bytes. The target is replaced."""

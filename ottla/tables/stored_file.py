@@ -33,7 +33,7 @@ class StoredFile(io.RawIOBase):
         end = self._size if size < 0 else min(self._size, self._at + size)
         data = self._store.get_range(self._name, self._at, end - self._at) if end > self._at else b""
         self._at += len(data)
-        return data
+        return bytes(data)
 
 
 def schema_of(store: Store, files: tuple[AddedFile, ...]) -> pa.Schema | None:

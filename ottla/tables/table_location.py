@@ -143,7 +143,7 @@ class TableLocation:
         if size > bytes_max:
             raise StoreFailure(f"{name} has {size} bytes, and {bytes_max} are read at most")
         try:
-            found = json.loads(self.store.get_range(name, 0, size))
+            found = json.loads(bytes(self.store.get_range(name, 0, size)))
         except (ValueError, RecursionError) as fault:
             raise StoreFailure(f"{name} is no JSON: {fault!r:.200}") from fault
         if not isinstance(found, dict):
