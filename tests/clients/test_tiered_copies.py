@@ -1,4 +1,4 @@
-"""Kafka Streams and `ottla mirror` take each record of a topic whose first segments are in the store alone (KIP-405)."""
+"""Kafka Streams, `ottla mirror` and MirrorMaker, which is Kafka Connect, take each record of a topic whose first segments are in the store alone (KIP-405)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.broker.conftest import eventually
 from tests.chaos.word_counts import QUICK, SOURCE
 from tests.clients.test_tiered_reads import Written, written_remotely
 from tests.cluster.test_tiers import VALUE, tiered_cluster
+from tests.compat.mirror import mirror_maker
 from tests.needs import needs_apache_kafka
 from tests.ottla.conftest import run_here
 from tools.apache_kafka import java_command
@@ -71,3 +72,20 @@ def test_a_mirror_copies_each_committed_record_to_a_cluster_without_remote_stora
         configs = admin.describe_configs([asked])[asked].result(30)
         assert configs["remote.storage.enable"].value == "false"
         assert configs["retention.ms"].value == "-1"
+
+
+@needs_apache_kafka
+def test_mirror_maker_copies_each_committed_record(cluster: Cluster, written: Written, tmp_path: Path) -> None:
+    """It copies the settings of topics, too, but for those that it is told to leave out: the target has no remote storage."""
+    wanted = [value + VALUE for _, value in written.from_offset(0)]
+    with (
+        Cluster(1) as target,
+        mirror_maker(tmp_path, cluster, target, TOPIC, "config.properties.exclude = remote.*, local.*\n"),
+    ):
+
+        def is_copied() -> bool:
+            there = f"west.{TOPIC}" in {topic.name for topic in target.metadata().topics}
+            return there and len(target.records(f"west.{TOPIC}")) >= len(wanted)
+
+        eventually(is_copied, "each record is copied", 180)
+        assert [record.value for record in target.records(f"west.{TOPIC}")] == wanted

@@ -208,11 +208,11 @@ def ours(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def mirror_maker(logs: Path, west: Clients, east: Clients) -> Iterator[None]:
-    """Run Kafka's MirrorMaker 2, and stop it in order, because it writes its positions then."""
+def mirror_maker(logs: Path, west: Clients, east: Clients, topic: str = TOPIC, more: str = "") -> Iterator[None]:
+    """Run Kafka's MirrorMaker 2 with `more` properties, and stop it in order, because it writes its positions then."""
     logs.mkdir(parents=True, exist_ok=True)
     properties = logs / "mirror-maker.properties"
-    properties.write_text(MIRROR_MAKER.format(west=west.bootstrap, east=east.bootstrap, topic=TOPIC))
+    properties.write_text(MIRROR_MAKER.format(west=west.bootstrap, east=east.bootstrap, topic=topic) + more)
     command = java_command(
         "org.apache.kafka.connect.mirror.MirrorMaker", str(properties), extra_classpath=mirror_classpath(), quick=False
     )
