@@ -7,7 +7,7 @@ Every batch that leaves here has passed its CRC and lies in the segment's offset
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
@@ -229,17 +229,3 @@ def _last_below(data: Buffer, entry: Struct, limit: int) -> tuple[int, int] | No
         return None
     found: tuple[int, int] = entry.unpack_from(data, (place - 1) * entry.size)
     return found
-
-
-async def aborted_between(
-    readers: Sequence[RemoteSegmentReader], start: int, end: int
-) -> tuple[list[AbortedTxn], bool]:
-    """Return the aborted transactions that overlap [start, end), and whether no later segment can have more of them. Raises TierFailure."""
-    found: list[AbortedTxn] = []
-    for reader in readers:
-        for txn in await reader.aborted():
-            if txn.last_offset >= start and txn.first_offset < end:
-                found.append(txn)
-            if txn.last_stable_offset >= end:
-                return found, True
-    return found, False

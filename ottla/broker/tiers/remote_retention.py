@@ -9,10 +9,11 @@ read: if a replica of its lineage is elected again, by another unclean election,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.broker.tiers.own_copies import OwnCopies
-from ottla.broker.tiers.remote_segments import RemoteSegment, RemoteSegments, RemoteState, lineage_of
+from ottla.broker.tiers.remote_segments import FoundSegment, RemoteSegment, RemoteSegments, RemoteState, lineage_of
 from ottla.storage.log.log import Log
 
 #: A copy that another process began so long ago is not finished any more, and no record of it is under way. Its clock may differ from ours.
@@ -29,9 +30,14 @@ class Expiry(NamedTuple):
 def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, copies: OwnCopies) -> Expiry:
     """Return what retention takes now."""
     config, start = log.config, log.log_start_offset
-    found = list(segments.in_lineage(start, lineage_of(log)))
-    left = sum(each.segment.size for each in found)
-    left += sum(each.file.size for each in log.segments if each.base_offset > log.remote_end)
+    found: Iterable[FoundSegment] = segments.in_lineage(start, lineage_of(log))
+    left = 0
+    if (
+        config.retention_bytes >= 0
+    ):  # otherwise nothing after the first segment that stays is looked at: 10,000 take 40 ms
+        found = list(found)
+        left = sum(each.segment.size for each in found)
+        left += sum(each.file.size for each in log.segments if each.base_offset > log.remote_end)
     for segment, agreed_to in found:
         left -= segment.size
         written_ms = segment.max_timestamp if segment.max_timestamp >= 0 else segment.event_ms

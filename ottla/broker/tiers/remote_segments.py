@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from itertools import accumulate, islice
 from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.internal_topics.remote_log_records import (
@@ -92,14 +93,36 @@ class FoundSegment(NamedTuple):
     agreed_to: int
 
 
+class _ByStart:
+    """Segments by their starts, which may overlap, with the largest end of each prefix beside them."""
+
+    def __init__(self, segments: Iterable[RemoteSegment] = ()) -> None:
+        self.segments = sorted(segments, key=lambda each: (each.start, each.end, each.id))
+        self._ends = list(accumulate((each.end for each in self.segments), max))
+
+    def having(self, offset: int) -> Iterator[RemoteSegment]:
+        """Yield the segments that have the offset, the last ones first."""
+        index = self._behind(offset) - 1
+        while index >= 0 and self._ends[index] >= offset:
+            if self.segments[index].end >= offset:
+                yield self.segments[index]
+            index -= 1
+
+    def after(self, offset: int) -> Iterator[RemoteSegment]:
+        """Yield the segments that begin after the offset."""
+        return islice(self.segments, self._behind(offset), None)
+
+    def _behind(self, offset: int) -> int:
+        return bisect_right(self.segments, offset, key=lambda each: each.start)
+
+
 class RemoteSegments:
     """The remote segments of a partition; `replay` alone changes them."""
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, RemoteSegment] = {}
-        #: The segments that can be read, by their start, with the largest end of each prefix beside them.
-        self._finished: list[RemoteSegment] = []
-        self._ends: list[int] = []
+        #: The segments that can be read, and those of them with aborted transactions.
+        self._finished, self._with_aborted = _ByStart(), _ByStart()
         self._is_outdated = False
 
     def replay(self, record: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord) -> None:
@@ -133,35 +156,36 @@ class RemoteSegments:
 
     def _sort(self) -> None:
         """Sort the finished segments, once after many records: a start replays thousands."""
-        if not self._is_outdated:
-            return
-        self._is_outdated = False
-        finished = [each for each in self.by_id.values() if each.state is RemoteState.COPY_FINISHED]
-        self._finished = sorted(finished, key=lambda each: (each.start, each.end, each.id))
-        self._ends, largest = [], -1
-        for each in self._finished:
-            largest = max(largest, each.end)
-            self._ends.append(largest)
+        if self._is_outdated:
+            self._is_outdated = False
+            self._finished = _ByStart(each for each in self.by_id.values() if each.state is RemoteState.COPY_FINISHED)
+            self._with_aborted = _ByStart(each for each in self._finished.segments if each.has_aborted)
 
     def find(self, offset: int, lineage: Lineage) -> FoundSegment | None:
         """Return a segment that has the log's record at `offset`; if there are several, the one that reaches furthest."""
         self._sort()
         best: FoundSegment | None = None
-        index = bisect_right(self._finished, offset, key=lambda each: each.start) - 1
-        while index >= 0 and self._ends[index] >= offset:
-            segment = self._finished[index]
-            if segment.end >= offset:
-                end = min(segment.end + 1, lineage.end)
-                agreed_to = agreement(segment.epochs, lineage.epochs, offset, end) if offset < end else -1
-                if agreed_to > offset and (best is None or agreed_to > best.agreed_to):
-                    best = FoundSegment(segment, agreed_to)
-            index -= 1
+        for segment in self._finished.having(offset):
+            agreed_to = _agreed_to(segment, offset, lineage)
+            if agreed_to > offset and (best is None or agreed_to > best.agreed_to):
+                best = FoundSegment(segment, agreed_to)
         return best
+
+    def with_aborted(self, offset: int, lineage: Lineage) -> Iterator[FoundSegment]:
+        """Yield the segments with aborted transactions that have the log's records from `offset` on, by their starts. There may be
+        two of the same offsets, and of 10,000 segments none.
+        """
+        self._sort()
+        found = self._with_aborted
+        for segment in (*reversed(list(found.having(offset))), *found.after(offset)):
+            start = max(offset, segment.start)
+            if (agreed_to := _agreed_to(segment, start, lineage)) > start:
+                yield FoundSegment(segment, agreed_to)
 
     def having(self, offset: int) -> list[RemoteSegment]:
         """Return the segments that have `offset`, of any lineage; first those that reach furthest."""
         self._sort()
-        found = [each for each in self._finished if each.start <= offset <= each.end and each.epochs]
+        found = [each for each in self._finished.having(offset) if each.epochs]
         return sorted(found, key=lambda each: each.end, reverse=True)
 
     def following(self, offset: int, lineage: Lineage) -> FoundSegment | None:
@@ -171,7 +195,7 @@ class RemoteSegments:
         found = self.find(offset, lineage)
         if found is not None:
             return found
-        for segment in self._finished[bisect_right(self._finished, offset, key=lambda each: each.start) :]:
+        for segment in self._finished.after(offset):
             if (found := self.find(segment.start, lineage)) is not None:
                 return found
         return None
@@ -189,6 +213,12 @@ class RemoteSegments:
         while found is not None:
             yield found
             found = self.following(found.agreed_to, lineage)
+
+
+def _agreed_to(segment: RemoteSegment, offset: int, lineage: Lineage) -> int:
+    """Return the offset up to which a segment is the log's own, from `offset` on; -1 if the log ends before that."""
+    end = min(segment.end + 1, lineage.end)
+    return agreement(segment.epochs, lineage.epochs, offset, end) if offset < end else -1
 
 
 def _segment_of(record: RemoteLogSegmentMetadataRecord) -> RemoteSegment:

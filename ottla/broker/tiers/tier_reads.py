@@ -20,7 +20,7 @@ from ottla.broker.tiers.objects import TierFailure
 from ottla.broker.tiers.partition_tier import TierCount, TierCounts
 from ottla.broker.tiers.read_ahead import ReadingAhead
 from ottla.broker.tiers.remote_chunks import RemoteChunks
-from ottla.broker.tiers.remote_reading import RemoteSegmentReader, aborted_between
+from ottla.broker.tiers.remote_reading import RemoteSegmentReader
 from ottla.broker.tiers.remote_segments import FoundSegment, RemoteSegment, lineage_of
 from ottla.broker.tiers.tier_driver import TierDriver
 from ottla.broker.tiers.tier_quota import FETCHES, TierQuota
@@ -230,11 +230,15 @@ class TierReads:
         is_all, local_start = False, -1
         # Retention may take segments from the disk during the wait: their markers are then neither among those that were read nor here.
         while not is_all and local_start != own.local_start_offset:
-            local_start = own.local_start_offset
-            ahead = (each.segment for each in segments.in_lineage(start, lineage_of(own)))
-            readers = [await self._reader(partition, each) for each in ahead if each.start < local_start]
-            found, is_all = await aborted_between(readers, start, end)
+            local_start, found = own.local_start_offset, dict[AbortedTxn, None]()
+            for each in list(segments.with_aborted(start, lineage_of(own))):
+                if is_all or each.segment.start >= local_start:
+                    break
+                aborted = await (await self._reader(partition, each.segment)).aborted()
+                of_log = [txn for txn in aborted if txn.last_offset < each.agreed_to]
+                found |= dict.fromkeys(txn for txn in of_log if txn.last_offset >= start and txn.first_offset < end)
+                # No later segment can have more of them.
+                is_all = any(txn.last_stable_offset >= end for txn in of_log)
         if not is_all:
-            known = set(found)
-            found += [each for each in own.segments.aborted_transactions(start, end) if each not in known]
-        return found
+            found |= dict.fromkeys(own.segments.aborted_transactions(start, end))
+        return list(found)

@@ -43,6 +43,21 @@ def put(segments: RemoteSegments, *copied: RemoteSegment) -> None:
         segments.replay(changed(PLACE, each.id, RemoteState.COPY_FINISHED, 1, 6))
 
 
+def test_the_segments_with_aborted_transactions_are_those_of_the_log_from_an_offset_on() -> None:
+    segments = RemoteSegments()
+    plain = [segment(name, 10 * name, 10 * name + 9)._replace(has_aborted=False) for name in range(1, 6)]
+    early, late = segment(11, 0, 14), segment(12, 40, 49)
+    lost, partly = segment(13, 40, 49, (1, 40)), segment(14, 20, 39, (0, 20), (1, 30))
+    put(segments, *plain, late, lost, partly, early)
+    found = [(each.segment.id[0], each.agreed_to) for each in segments.with_aborted(12, ALL)]
+    assert found == [(11, 15), (14, 30), (12, 50)]
+    assert [each.segment.id[0] for each in segments.with_aborted(15, ALL)] == [14, 12]
+    assert [each.segment.id[0] for each in segments.with_aborted(30, ALL)] == [
+        12
+    ]  # of `partly` the rest is another log's
+    assert not list(segments.with_aborted(50, ALL))
+
+
 def test_a_segment_can_be_read_once_its_copy_is_finished_and_until_its_deletion_begins() -> None:
     segments, one = RemoteSegments(), segment(1, 0, 9)
     segments.replay(started(PLACE, one))

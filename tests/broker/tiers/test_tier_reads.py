@@ -64,9 +64,10 @@ class Reader:
         return (1, self.has, 0) if self._ask() else None
 
 
-def reads_of(own: Disk, has: int) -> TierReads:
+def reads_of(own: Disk, has: int, *, has_aborted: bool = True) -> TierReads:
     segments = RemoteSegments()
-    put(segments, segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29))
+    copied = segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29)
+    put(segments, *(each._replace(has_aborted=has_aborted) for each in copied))
 
     async def reader(partition: object, found: RemoteSegment) -> Reader:
         return Reader(own, found, has)
@@ -85,6 +86,13 @@ async def test_markers_of_segments_that_leave_the_disk_during_the_wait_are_looke
     own: Any = Disk(10, later=30)
     await reads_of(own, has=20)._aborted(PARTITION, own, 0, 10)
     assert own.asked == [0, 0, 10, 20]
+
+
+async def test_segments_without_aborted_transactions_are_not_opened() -> None:
+    """Of a log with 10,000 segments each read would open all that follow, and look at them on the event loop."""
+    own: Any = Disk(30, later=30)
+    assert await reads_of(own, has=20, has_aborted=False)._aborted(PARTITION, own, 0, 10) == []
+    assert own.asked == []
 
 
 async def test_a_search_goes_on_in_the_store_where_segments_left_the_disk_meanwhile() -> None:
