@@ -76,7 +76,7 @@ def test_a_mirror_copies_each_committed_record_to_a_cluster_without_remote_stora
 
 @needs_apache_kafka
 def test_mirror_maker_copies_each_committed_record(cluster: Cluster, written: Written, tmp_path: Path) -> None:
-    """It copies the settings of topics, too, but for those that it is told to leave out: the target has no remote storage."""
+    """It copies the settings of topics, too, but for those that its configuration excludes: the target has no remote storage."""
     wanted = [value + VALUE for _, value in written.from_offset(0)]
     with (
         Cluster(1) as target,

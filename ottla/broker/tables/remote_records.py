@@ -23,7 +23,7 @@ REMOTE = "remote storage"
 
 
 class Slice(NamedTuple):
-    """What was read for one partition, or why nothing was; for all others it is empty."""
+    """The records that were read for one partition, or why none could be read. It is empty if no partition needs any."""
 
     partition: int = -1
     records: FetchedRecords | None = None

@@ -1,4 +1,4 @@
-"""What the records of remote segments say about a log: up to where the store has it, and from where on it can be read (KIP-405).
+"""The records of remote segments say up to where the store has a log, and from where on the log can be read (KIP-405).
 
 A leader may have a log start offset from before what is stored: the former leader has deleted records, and has ended before this replica learned
 of it. No segment has those offsets any more, and reads of them would fail until retention came as far. So the log start moves to the first

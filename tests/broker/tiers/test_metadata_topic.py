@@ -92,7 +92,7 @@ async def test_a_barrier_is_records_of_a_segment_that_is_nowhere_and_leaves_noth
 
     topic._metadata = cast(Any, SimpleNamespace(node_id=1))
     topic._world = cast(Any, SimpleNamespace(clock=ManualClock(7), rng=random.Random(1)))
-    topic.publish = publish  # type: ignore[method-assign]
+    cast(Any, topic).publish = publish
     await topic.catch_up(PLACE)
     segments = RemoteSegments()
     seen = []

@@ -89,7 +89,7 @@ async def test_markers_of_segments_that_leave_the_disk_during_the_wait_are_looke
 
 
 async def test_segments_without_aborted_transactions_are_not_opened() -> None:
-    """Of a log with 10,000 segments each read would open all that follow, and look at them on the event loop."""
+    """Each read would open all segments that follow, and look at them on the event loop: a log may have 10,000."""
     own: Any = Disk(30, later=30)
     assert await reads_of(own, has=20, has_aborted=False)._aborted(PARTITION, own, 0, 10) == []
     assert own.asked == []
