@@ -4,6 +4,7 @@ bucket (KIP-405).
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import time
@@ -69,8 +70,8 @@ OFTEN = {
 }
 #: What is done to the store around a kill: nothing, as often as everything else.
 TROUBLES = ("none", "none", "none", "none", "stopped", "paused", "full", "bucket away")
-#: The room of the store, and hardly any: a file system never shrinks below what it has.
-ROOM, NO_ROOM = "512m", "4k"
+#: The room of the store.
+ROOM_BYTES = 512 << 20
 #: Of the topic whose store is full: 60 segments of three partitions.
 FULL_BYTES = 60 * 20_000
 
@@ -78,12 +79,23 @@ FULL_BYTES = 60 * 20_000
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[versitygw.Server]:
     skip_because(versitygw.missing())
-    with small_disk(tmp_path, ROOM) as disk, versitygw.Server(disk, BUCKET) as server:
+    with small_disk(tmp_path, str(ROOM_BYTES)) as disk, versitygw.Server(disk, BUCKET) as server:
         yield server
 
 
-def resize(store: versitygw.Server, room: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,size={room}", str(store.bucket.parent.parent)], check=True)
+def resize(store: versitygw.Server, size: int) -> bool:
+    disk = store.bucket.parent.parent
+    return not subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], capture_output=True).returncode
+
+
+def fill(store: versitygw.Server) -> None:
+    """Leave no room in the store: its file system is made as small as what it has, which is refused while that grows."""
+
+    def is_small() -> bool:
+        usage = os.statvfs(store.bucket)
+        return resize(store, max(1, usage.f_blocks - usage.f_bfree) * usage.f_frsize)
+
+    eventually(is_small, "the store is full")
 
 
 def suffer(store: versitygw.Server, trouble: str) -> None:
@@ -93,7 +105,7 @@ def suffer(store: versitygw.Server, trouble: str) -> None:
         case "paused":
             store.pause()
         case "full":
-            resize(store, NO_ROOM)
+            fill(store)
         case "bucket away":
             store.take_bucket()
 
@@ -183,7 +195,7 @@ def test_leaders_killed_in_the_middle_of_copies_and_deletions_lose_nothing_and_l
             if rng.random() < 0.5:
                 loads[0].wait_for_acknowledgements(100)
             store.recover()
-            resize(store, ROOM)
+            assert resize(store, ROOM_BYTES)
             cluster.start(victim)
             cluster.wait_isr(TOPIC, seconds=90)
         for load in loads:
@@ -218,7 +230,7 @@ def test_a_full_store_stops_no_producer_and_copies_go_on_when_there_is_room(stor
         create_topic(cluster.bootstrap, 1, **TIERED | {"min.insync.replicas": "1"})
         load = Load(cluster.bootstrap, padding=600, per_second=400, settings=SMALL)
         eventually(lambda: len(objects(store)) > 30, "some segments are copied", 60)
-        resize(store, NO_ROOM)
+        fill(store)
         eventually(lambda: stays(cluster), "an ERROR line says that segments stay", 60)
         kept = sum(on_disk(cluster))
         eventually(lambda: sum(on_disk(cluster)) > kept + FULL_BYTES, "the disk fills", 60)
@@ -226,7 +238,7 @@ def test_a_full_store_stops_no_producer_and_copies_go_on_when_there_is_room(stor
         acknowledged = load.acknowledged.copy()
         # The store can be read, and all that is not there is on the disk.
         assert broken_promises(acknowledged, read_everything(cluster.bootstrap)) == []
-        resize(store, ROOM)
+        assert resize(store, ROOM_BYTES)
         eventually(lambda: len(on_disk(cluster)) < 12, "the copies go on", 60)
         load.stop()
         assert judge([load], read_everything(cluster.bootstrap)) == []
