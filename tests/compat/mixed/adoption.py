@@ -31,7 +31,7 @@ OLD = "old"
 TIERED_TOPIC = {
     "remote_storage_enable": "true",
     "local_retention_ms": 1,
-    "internal_segment_bytes": 9_000,
+    "internal_segment_bytes": 12_000,
     "retention_ms": -1,
 }
 TIERED_NODE = {
@@ -146,12 +146,12 @@ def adopt_tiered(directory: Path, kinds: Sequence[str], how: str) -> None:
             until("all sealed segments have left the disk", lambda: len(list(node.dir.glob(f"{OLD}-0/*.log"))) == 1)
             clients.check(mixed.bootstrap, OLD, written)
         before = _stored(directory)
-        if before < 30 * len(kinds):
+        if before < 25 * len(kinds):
             raise NotSo(f"only {before} segments are in the store")
         admin = AdminClient({"bootstrap.servers": mixed.bootstrap})
         gone = TopicPartition(OLD, 0, 300)
         admin.delete_records([gone])[gone].result(TOOL_SECONDS_MAX)
-        until("segments of the first writer have left the store", lambda: _stored(directory) <= before - 30)
+        until("segments of the first writer have left the store", lambda: _stored(directory) <= before - 25)
 
 
 def _stored(directory: Path) -> int:
