@@ -230,7 +230,8 @@ class Controller:
         """Append the decision of a client's request as one batch; fencing a broker with many partitions takes several."""
         for start in range(0, len(records), USER_RECORDS_MAX):
             try:
-                self._append_batch(state, records[start : start + USER_RECORDS_MAX])
+                is_one = len(records) <= USER_RECORDS_MAX  # a copy would be without the values that are encoded already
+                self._append_batch(state, records if is_one else records[start : start + USER_RECORDS_MAX])
             except KafkaError:
                 if start:
                     self._log.resign(self.epoch)  # a full disk has rejected the rest: the next term decides about it

@@ -73,7 +73,7 @@ class ClusterIndex:
         for topic in sorted(image.topics, key=lambda topic: topic.name):
             self._add_name(topic.name)
             for number, partition in topic.sorted_partitions():
-                self._change((topic.id, number), None, partition)
+                self._add((topic.id, number), partition)
                 if turn.spend(INDEX_UNITS):
                     yield None
 
@@ -94,7 +94,11 @@ class ClusterIndex:
             if changed.created:
                 self._add_name(changed.name)
             for number, after in changed.partition_changes.items():
-                self._change((topic_id, number), changed.image.partitions.get(number), after)
+                before = changed.image.partitions.get(number)
+                if before is None:
+                    self._add((topic_id, number), after)
+                else:
+                    self._change((topic_id, number), before, after)
 
     def in_isr(self, broker_id: int) -> list[TopicIdPartition]:
         return list(self._isr.get(broker_id, ()))
@@ -132,6 +136,19 @@ class ClusterIndex:
     def _add_name(self, name: str) -> None:
         if has_collision_chars(name):
             self._colliding[unify_collision_chars(name)][name] = None
+
+    def _add(self, key: TopicIdPartition, partition: PartitionRegistration) -> None:
+        """Add a new partition. Most are in sync and led, which is all that has to be noted: a topic may have 10,000 of them."""
+        if partition.leader == NO_LEADER or partition.elr or partition.last_known_elr:
+            self._change(key, None, partition)
+            return
+        for broker_id in partition.isr:
+            self._isr[broker_id][key] = None
+        self._leads[partition.leader][key] = None
+        if not partition.has_preferred_leader:
+            self.imbalanced[key] = None
+        if partition.reassigning:
+            self.reassigning[key] = None
 
     def _change(
         self, key: TopicIdPartition, before: PartitionRegistration | None, after: PartitionRegistration | None

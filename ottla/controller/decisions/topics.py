@@ -1,8 +1,8 @@
 """Creation and deletion of topics, and creation of partitions. The handlers authorize the requests.
 
 A request may be about many topics, each decided by itself: as many of them in one turn of the event loop as it has time for. A
-topic is one atomic change, with all of its partitions. The partitions of a large one are placed in turns before it, and count if the
-brokers and the topic are still those that they were placed for; then they are appended and replayed in one turn.
+topic is one atomic change, with all of its partitions. The partitions of a large one are placed and encoded in turns before it, and
+count if the brokers, the features and the topic are still those that they were placed for; then they are appended and replayed in one turn.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ottla.controller.decisions.new_partitions import (
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.placement import place
 from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.encoding import EncodedRecords
 from ottla.controller.metadata.topic_names import check_name
 from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -59,8 +60,9 @@ NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
 
 
 def _one_by_one(
+    state: ControlState,
     topics: Sequence[Topic],
-    decide: Callable[[Topic], InSlices[tuple[list[MetadataRecord], Result]]],
+    decide: Callable[[Topic], InSlices[tuple[EncodedRecords, Result]]],
     rejected: Callable[[Topic, KafkaError], Result],
     partitions: Callable[[Topic], int],
     *,
@@ -72,19 +74,22 @@ def _one_by_one(
     `partitions` returns the number that the topic asks for, which counts for the turn even if the topic is rejected. `charge`
     raises KafkaError if the client's quota does not allow this number; topics with another error are not charged.
     """
-    records: list[MetadataRecord] = []
+    records = _encoded(state)
     results: list[Result] = []
     spent = before = 0
     for topic in topics:
         if spent >= PARTITIONS_PER_TURN or (spent and partitions(topic) > PARTITIONS_PER_TURN):
             before += len(records)
             yield [] if validate_only else records
-            records, spent = [], 0
+            records, spent = _encoded(state), 0
         try:
             new, result = yield from _waiting(decide(topic))
             check_records_max(before + len(records) + len(new))
             charge(partitions(topic))
-            records += new
+            if records:
+                records.add_all(new)
+            else:
+                records = new
         except KafkaError as error:
             result = rejected(topic, error)
         results.append(result)
@@ -134,6 +139,7 @@ def create_topics(
 ) -> Decision[list[CreatableTopicResult]]:
     """Create topics. `describable`: topics whose configs the caller may read."""
     return _one_by_one(
+        state,
         topics,
         lambda topic: _create(state, topic, configs, rng, topic.name in describable),
         lambda topic, error: CreatableTopicResult(
@@ -150,20 +156,20 @@ def create_topics(
 
 def _create(
     state: ControlState, topic: CreatableTopic, configs: ConfigDecisions, rng: Random, describable: bool
-) -> InSlices[tuple[list[MetadataRecord], CreatableTopicResult]]:
+) -> InSlices[tuple[EncodedRecords, CreatableTopicResult]]:
     _check_new(state, topic)
     _creation_configs(state, topic, configs)
-    topic_id, partitions = yield from _undisturbed(
-        lambda: (state.image.cluster,), lambda: _new_topic(state, topic, rng)
+    topic_id, factor, partitions = yield from _undisturbed(
+        lambda: (state.image.cluster, state.image.features), lambda: _new_topic(state, topic, rng)
     )
     _check_new(state, topic)  # another request may have created it while these were placed
-    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
-    records += _creation_configs(state, topic, configs)
-    records += partitions
+    first = TopicRecord(name=topic.name, topic_id=topic_id)
+    records = _encoded(state, first, *_creation_configs(state, topic, configs))
+    records.add_all(partitions)
     result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
     if describable:
         result.num_partitions = len(partitions)
-        result.replication_factor = len(partitions[0].replicas)
+        result.replication_factor = factor
         overrides = {config.name: config.value or "" for config in topic.configs}
         result.configs = configs.effective_topic_configs(state.image, overrides)
     else:
@@ -184,17 +190,16 @@ def _check_new(state: ControlState, topic: CreatableTopic) -> None:
         )
 
 
-def _new_topic(
-    state: ControlState, topic: CreatableTopic, rng: Random
-) -> InSlices[tuple[bytes, list[PartitionRecord]]]:
-    """Return the id and the partitions of a new topic."""
+def _new_topic(state: ControlState, topic: CreatableTopic, rng: Random) -> InSlices[tuple[bytes, int, EncodedRecords]]:
+    """Return the id, the replication factor and the partitions of a new topic."""
     placed = _manual(state, topic) if topic.assignments else _placed(state, topic, rng)
     partitions = dict((yield from _in_slices(placed)))
     if topic.assignments and sorted(partitions) != list(range(len(partitions))):
         raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
     topic_id = new_uuid(rng)
-    records = yield from _in_slices(made.to_record(topic_id, index) for index, made in sorted(partitions.items()))
-    return topic_id, records
+    rows = (made.to_record(topic_id, index) for index, made in sorted(partitions.items()))
+    records = yield from _encoded_in_slices(state, rows)
+    return topic_id, len(partitions[0].replicas), records
 
 
 def _in_slices(items: Iterable[Topic]) -> InSlices[list[Topic]]:
@@ -205,6 +210,20 @@ def _in_slices(items: Iterable[Topic]) -> InSlices[list[Topic]]:
         if len(made) % PARTITIONS_PER_TURN == 0:
             yield
     return made
+
+
+def _encoded_in_slices(state: ControlState, partitions: Iterable[PartitionRecord]) -> InSlices[EncodedRecords]:
+    """Return the records, which are made and encoded a turn's worth at a time."""
+    records = _encoded(state)
+    for partition in partitions:
+        records.add(partition)
+        if len(records) % PARTITIONS_PER_TURN == 0:
+            yield
+    return records
+
+
+def _encoded(state: ControlState, *records: MetadataRecord) -> EncodedRecords:
+    return EncodedRecords(state.image.features.metadata_version, records)
 
 
 def _creation_configs(state: ControlState, topic: CreatableTopic, configs: ConfigDecisions) -> list[MetadataRecord]:
@@ -304,6 +323,7 @@ def create_partitions(
         return 0 if known is None else topic.count - len(known.partitions)
 
     return _one_by_one(
+        state,
         topics,
         lambda topic: _add(state, topic, rng),
         lambda topic, error: CreatePartitionsTopicResult(
@@ -317,12 +337,12 @@ def create_partitions(
 
 def _add(
     state: ControlState, wanted: CreatePartitionsTopic, rng: Random
-) -> InSlices[tuple[list[MetadataRecord], CreatePartitionsTopicResult]]:
+) -> InSlices[tuple[EncodedRecords, CreatePartitionsTopicResult]]:
     def stands_on() -> tuple[object, ...]:
-        return state.image.cluster, state.image.topics.by_name(wanted.name)
+        return state.image.cluster, state.image.features, state.image.topics.by_name(wanted.name)
 
-    records = yield from _undisturbed(stands_on, lambda: _in_slices(_added(state, wanted, rng)))
-    return [*records], CreatePartitionsTopicResult(name=wanted.name)
+    records = yield from _undisturbed(stands_on, lambda: _encoded_in_slices(state, _added(state, wanted, rng)))
+    return records, CreatePartitionsTopicResult(name=wanted.name)
 
 
 def _added(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> Iterator[PartitionRecord]:

@@ -40,7 +40,33 @@ def record_version(record: MetadataRecord, metadata_version: int) -> int:
     return 0 if by_metadata_version is None else by_metadata_version(max(metadata_version, METADATA_VERSION_MIN))
 
 
+class EncodedRecords(list[MetadataRecord]):
+    """Records with their values in one metadata.version: those of a large topic are encoded in turns before the turn that appends them."""
+
+    __slots__ = ("metadata_version", "values")
+
+    def __init__(self, metadata_version: int, records: Iterable[MetadataRecord] = ()) -> None:
+        super().__init__()
+        self.metadata_version = metadata_version
+        self.values: list[bytes] = []
+        for record in records:
+            self.add(record)
+
+    def add(self, record: MetadataRecord) -> None:
+        self.append(record)
+        self.values.append(_encode(record, record_version(record, self.metadata_version)))
+
+    def add_all(self, other: EncodedRecords) -> None:
+        """Add records that are encoded in the same metadata.version."""
+        assert other.metadata_version == self.metadata_version, "metadata.version changed within a turn"
+        self += other
+        self.values += other.values
+
+
 def encode_metadata(records: Iterable[MetadataRecord], metadata_version: int) -> list[bytes]:
+    if isinstance(records, EncodedRecords) and records.metadata_version == metadata_version:
+        assert len(records.values) == len(records), "a record was added without its value"
+        return records.values
     values = []
     versions: dict[type[MetadataRecord], int] = {}  # a topic may have 10,000 records of the same type
     for record in records:
@@ -50,8 +76,12 @@ def encode_metadata(records: Iterable[MetadataRecord], metadata_version: int) ->
             version = record_version(record, metadata_version)
             if kind is not BrokerRegistrationChangeRecord:
                 versions[kind] = version
-        if version == 0 and isinstance(record, PartitionRecord):
-            # metadata.version < 17 has no directories; the image has placeholders for them.
-            record.directories = []
-        values.append(encode_record(record, version))
+        values.append(_encode(record, version))
     return values
+
+
+def _encode(record: MetadataRecord, version: int) -> bytes:
+    if version == 0 and isinstance(record, PartitionRecord):
+        # metadata.version < 17 has no directories; the image has placeholders for them.
+        record.directories = []
+    return encode_record(record, version)

@@ -16,9 +16,10 @@ from ottla.controller.decisions.topics import (
     create_topics,
     delete_topics,
 )
+from ottla.controller.metadata.encoding import EncodedRecords, encode_metadata
 from ottla.controller.metadata.topic_names import NAME_LENGTH_MAX
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.metadata_records import PartitionRecord
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, PartitionRecord
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsTopic,
@@ -29,7 +30,7 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
 )
-from ottla.protocol.releases import RELEASES, Advertised
+from ottla.protocol.releases import METADATA_VERSION, METADATA_VERSION_MIN, RELEASES, Advertised
 from tests.controller.harness import DecisionHarness, topic_id
 from tests.controller.images import same_content
 
@@ -354,10 +355,24 @@ def creating(
 
 
 def test_a_large_topic_is_placed_in_turns_and_is_one_batch() -> None:
-    cluster = DecisionHarness()
-    turns = [len(records) for records, _ in creating(cluster, wanted("wide", 5_500, 3))]
+    cluster, turns, last = DecisionHarness(), [], list[Any]()
+    for last, _ in creating(cluster, wanted("wide", 5_500, 3)):
+        turns.append(len(last))
     assert turns == [0] * 11 + [5_501], "five turns for the replicas, six for the records"
     assert len(cluster.image.topics.by_name("wide").partitions) == 5_500
+    level = cluster.image.features.metadata_version
+    assert isinstance(last, EncodedRecords) and encode_metadata(last, level) is last.values, "encoded in those turns"
+    assert last.values == encode_metadata(list(last), level)
+
+
+def test_a_large_topic_is_encoded_again_if_the_metadata_version_has_changed_meanwhile() -> None:
+    cluster, last = DecisionHarness(), list[Any]()
+    for number, (records, _) in enumerate(creating(cluster, wanted("wide", 2_500, 3))):
+        last = records
+        if number == 4:
+            cluster.replay([FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_MIN)])
+    assert isinstance(last, EncodedRecords) and last.metadata_version == METADATA_VERSION_MIN
+    assert last.values == encode_metadata(list(last), METADATA_VERSION_MIN)
 
 
 def test_a_large_topic_is_placed_again_if_a_broker_has_gone_meanwhile() -> None:
