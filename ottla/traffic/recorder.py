@@ -109,8 +109,9 @@ class Recorder:
         self._spool = spool
         self._masking = masking
         self._begun_ns = clock.mono_ns()
-        #: The frames that were written, and those that were lost since the last entry.
+        #: The frames that were written, the responses among them, and the frames that were lost since the last entry.
         self.frames = 0
+        self.responses = 0
         self.lost = 0
         self._lost_now = 0
         spool.add(encode_header(clock.wall_ms()))
@@ -128,6 +129,7 @@ class Recorder:
 
     def response(self, connection: int, api_key: int, version: int, correlation_id: int, frame: Buffer) -> None:
         if self._has_room():
+            self.responses += 1
             masked = self._masking.response(api_key, version, frame)
             self._add(EntryKind.RESPONSE, connection, api_key, version, correlation_id, *masked)
 

@@ -8,8 +8,8 @@ from enum import Enum
 
 from ottla.traffic.comparing import FieldDifference
 
-#: This many times are kept for the percentiles: those of the first responses of a run.
-TIMES_MAX = 1_000_000
+#: Times are counted in units of 0.1 ms, so that a run of any length has few of them.
+UNIT_US = 100
 
 
 class Outcome(Enum):
@@ -34,13 +34,12 @@ class ReplayReport:
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
         self.outcomes: dict[str, Counter[Outcome]] = {}
-        self._times_us: list[int] = []
+        self._times: Counter[int] = Counter()
         self._noted: set[str] = set()
 
     def equal(self, api: str, took_us: int) -> None:
         self.count(api, Outcome.EQUAL)
-        if len(self._times_us) < TIMES_MAX:
-            self._times_us.append(took_us)
+        self._times[took_us // UNIT_US] += 1
 
     def different(self, api: str, where: str, differences: list[FieldDifference]) -> None:
         """Count a response that differs. The first one of its API is reported."""
@@ -67,6 +66,10 @@ class ReplayReport:
     def has_differences(self) -> bool:
         return any(counts[outcome] for counts in self.outcomes.values() for outcome in FAILURES)
 
+    @property
+    def requests(self) -> int:
+        return sum(counts.total() for counts in self.outcomes.values())
+
     def total(self, outcome: Outcome) -> int:
         return sum(counts[outcome] for counts in self.outcomes.values())
 
@@ -83,15 +86,18 @@ class ReplayReport:
     def summary(self) -> str:
         """Return the result as a sentence."""
         equal, different = self.total(Outcome.EQUAL), self.total(Outcome.DIFFERENT)
-        every = sum(counts.total() for counts in self.outcomes.values())
         share = f"{1000 * equal // (equal + different) / 10} %" if equal + different else "none"
-        times = sorted(self._times_us)
-        took = f"; p50 {_at(times, 0.5)} ms, p99 {_at(times, 0.99)} ms" if times else ""
-        return f"{every} requests, {equal + different} responses compared, {share} equal{took}"
+        took = f"; p50 {self._time(0.5)} ms, p99 {self._time(0.99)} ms" if self._times else ""
+        return f"{self.requests} requests, {equal + different} responses compared, {share} equal{took}"
+
+    def _time(self, part: float) -> str:
+        """Return the time in ms within which this part of the responses came."""
+        left, units = part * self._times.total(), 0
+        for units in sorted(self._times):
+            left -= self._times[units]
+            if left < 0:
+                break
+        return f"{units * UNIT_US / 1000:.1f}"
 
 
 COLUMNS = (Outcome.EQUAL, Outcome.DIFFERENT)
-
-
-def _at(times_us: list[int], part: float) -> str:
-    return f"{times_us[min(len(times_us) - 1, int(part * len(times_us)))] / 1000:.1f}"

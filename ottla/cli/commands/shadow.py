@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, BinaryIO, cast
+from typing import Annotated, BinaryIO, NamedTuple, cast
 
 from ottla.cli.app import App, Parameter
 from ottla.cli.application import Output, run
 from ottla.cli.commands.record import SECURITY, Listen, ProxySecurity, To, proxied, until_interrupted
-from ottla.cli.errors import FAILED, OK
-from ottla.cli.output import note
+from ottla.cli.commands.replay import COLUMNS
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
+from ottla.cli.output import note, print_rows
 from ottla.cli.shared_options import read_address
 from ottla.server.world import RealWorld
 from ottla.traffic.masking import Masking
@@ -25,10 +28,54 @@ app = App("shadow", "Answer clients from one cluster, ask a second one too, and 
 
 main = partial(run, app)
 
-#: The shadow's process has the lowest priority, so that it takes no time from the proxy on a busy machine.
+#: The shadow's process has the lowest priority, so that it takes no time from the proxy on a busy machine. There it may get next to
+#: none itself, so the table is printed here, from the counts that it sends this often.
 NICENESS = 19
-#: The shadow may take this long for its last responses and the table.
-END_S_MAX = 90.0
+COUNTS_EVERY_S = 0.5
+#: At the end the shadow may take this long for what it is behind.
+CATCH_UP_S = 4.0
+
+
+class Counts(NamedTuple):
+    """What the shadow has compared so far."""
+
+    requests: int = 0
+    summary: str = ""
+    rows: Sequence[Mapping[str, object]] = ()
+
+
+class ShadowProcess:
+    """The process that replays to the second cluster, in its own session, so that Ctrl-C at the terminal reaches only the proxy."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+        )
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
+        self.requests = cast(BinaryIO, self._process.stdin)
+        self.counts = Counts()
+        self.is_dropped = False
+        self._is_over = False
+
+    def drop(self, failure: OSError) -> None:
+        """Go on without it, because it takes no more requests."""
+        if not self._is_over:
+            self.is_dropped = True
+            why = "its process has ended" if isinstance(failure, BrokenPipeError) else failure.strerror
+            note(f"the shadow is dropped, clients go on: {why}")
+            with suppress(OSError):
+                self._process.send_signal(signal.SIGTERM)
+
+    def read_counts(self) -> int:
+        """Read its counts until it has ended, on a thread. Return its exit code."""
+        for line in cast(BinaryIO, self._process.stdout):
+            self.counts = Counts(**json.loads(line))
+        return self._process.wait()
+
+    def end(self) -> None:
+        self._is_over = True
+        if self._process.poll() is None:
+            self._process.kill()
 
 
 @app.default
@@ -40,55 +87,43 @@ async def shadow(
     shadow_config: Annotated[
         str | None, Parameter(help="Client properties for the second cluster: the shadow has a login of its own.")
     ] = None,
+    catch_up: Annotated[
+        float, Parameter(help="Seconds that the shadow may take at the end for what it is behind.")
+    ] = CATCH_UP_S,
     output: Output = "table",
     security: ProxySecurity = SECURITY,
 ) -> int:
     """Answer clients from --to until it is interrupted, and report where --shadow answers otherwise. Clients never wait for the shadow."""
+    if not 0 <= catch_up < 1e9:
+        raise CommandFailed(f"--catch-up {catch_up:g} is none", "seconds, at least 0", USAGE)
     second = str(read_address("--shadow", shadow))
-    words = [sys.executable, "-m", "ottla", "replay", "-", "-b", second, "-o", output]
+    words = [sys.executable, "-m", "ottla", "replay", "-", "-b", second, "--every", str(COUNTS_EVERY_S)]
     words += [] if shadow_config is None else ["--config", shadow_config]
     real = RealWorld(asyncio.get_running_loop())
-    process: subprocess.Popen[bytes] | None = None
-    is_dropped = False
+    process = ShadowProcess(words)
     try:
-        process = _started(words)
-        requests = cast(BinaryIO, process.stdin)
-
-        def drop(failure: OSError) -> None:
-            nonlocal is_dropped
-            is_dropped = True
-            why = "its process has ended" if isinstance(failure, BrokenPipeError) else failure.strerror
-            note(f"the shadow is dropped, clients go on: {why}")
-            assert process is not None
-            with suppress(OSError):
-                process.send_signal(signal.SIGTERM)
-
-        spool = Spool(real.world, requests, drop)
+        spool = Spool(real.world, process.requests, process.drop)
         recorder = Recorder(real.world.clock, spool, Masking(), is_whole=True)
+        reading = real.world.spawn(real.world.workers.apart("shadow").run(process.read_counts), "the shadow's counts")
         async with proxied(real.world, listen, to, recorder, security):
             await until_interrupted()
-        if is_dropped:
-            return FAILED
-        await spool.close()
-        with suppress(OSError):
-            requests.close()
+        code, late = FAILED, ""
         try:
-            code = await real.world.workers.apart("shadow").run(process.wait, END_S_MAX)
-        except subprocess.TimeoutExpired:
-            note(f"the shadow is still behind after {END_S_MAX:g} s, and is ended without its table")
-            return FAILED
-        return OK if code == 0 else FAILED
+            async with asyncio.timeout(catch_up):
+                await spool.close()
+                process.requests.close()
+                code = await reading
+        except TimeoutError:
+            late = f" within {catch_up:g} s after the end"
+        process.end()
+        counts = process.counts
+        if counts.rows or code == OK:
+            print_rows(counts.rows, COLUMNS, output)
+            note(counts.summary)
+        if undone := recorder.responses - counts.requests:
+            note(f"{undone} responses were not compared{late}")
+        return OK if code == OK and not (process.is_dropped or undone) else FAILED
     finally:
-        if process is not None and process.poll() is None:
-            process.kill()
+        process.end()
         await real.tasks.close()
         await real.close()
-
-
-def _started(words: list[str]) -> subprocess.Popen[bytes]:
-    """Start the shadow's process in its own session, so that Ctrl-C at the terminal reaches only the proxy, which then lets the
-    shadow finish.
-    """
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, bufsize=0, start_new_session=True)
-    os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-    return process

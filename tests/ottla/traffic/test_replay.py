@@ -100,8 +100,12 @@ def test_an_empty_cluster_answers_as_the_recorded_one(recorded: Path, empty: Clu
     values = [record.value for record in empty.records(TOPIC)]
     assert len(values) == 21 and b"of a transaction" in values
     # The second time, existing state differs: the topic exists, and its offsets continue.
-    again = replayed(recorded, empty.bootstrap, "--speed", "0")
+    again = replayed(recorded, empty.bootstrap, "--speed", "0", "--every", "0.05")
     assert again.code == 1
+    counts = [json.loads(line) for line in again.out.splitlines()]
+    so_far = [each["requests"] for each in counts]
+    assert so_far == sorted(set(so_far)) and so_far[-1] == sum(row["requests"] for row in rows.values())
+    assert counts[-1]["rows"] and "% equal" in counts[-1]["summary"]
     assert "CreateTopics" in again.err and "errorCode: recorded 0, got 36" in again.err
 
 
@@ -244,7 +248,7 @@ def test_what_cannot_be_sent_is_counted_with_its_reason(cli: Cli, tmp_path: Path
 
 def test_wrong_words_and_files_send_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("no recording")
-    for words, says in (([], "is no recording"), (["--speed", "-1"], "--speed")):
+    for words, says in (([], "is no recording"), (["--speed", "-1"], "--speed"), (["--every", "-1"], "--every")):
         done = replayed(tmp_path / "f", cli.bootstrap, *words)
         assert (done.code, done.out) == (2, "")
         assert says in done.err

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,20 +26,32 @@ from tests.ottla.traffic.test_recorder import SlowDisk
 
 pytestmark = pytest.mark.timeout(120)
 END_S = 60
+#: A replay alone waits for a response for 60 s.
+HUNG_END_S_MAX = 20
 
 
 class Shadowed:
     """A run of the command: the address for clients, and at its end the output."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, process: subprocess.Popen[str], said: str, address: str) -> None:
         self.address = address
         self.out = self.err = ""
         self.code = -1
+        self._process = process
+        self._said = said
+
+    def end(self) -> None:
+        """Interrupt it, and wait until it has ended."""
+        if self.code < 0:
+            self._process.send_signal(signal.SIGINT)
+            self.out, rest = self._process.communicate(timeout=END_S)
+            self.err, self.code = self._said + rest, self._process.returncode
 
 
 @contextmanager
-def shadowing(to: str, shadow: str) -> Iterator[Shadowed]:
-    words = command("shadow", "--listen", "127.0.0.1:0", "--to", to, "--shadow", shadow, "-o", "json")
+def shadowing(to: str, shadow: str, catch_up: int = END_S - 15) -> Iterator[Shadowed]:
+    addresses = ("--listen", "127.0.0.1:0", "--to", to, "--shadow", shadow)
+    words = command("shadow", *addresses, "-o", "json", "--catch-up", str(catch_up))
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stderr is not None and process.stdout is not None
         said = ""
@@ -46,13 +59,11 @@ def shadowing(to: str, shadow: str) -> Iterator[Shadowed]:
             line = process.stderr.readline()
             assert line, said
             said += line
-        run = Shadowed(found[1])
+        run = Shadowed(process, said, found[1])
         try:
             yield run
         finally:
-            process.send_signal(signal.SIGINT)
-            run.out, rest = process.communicate(timeout=END_S)
-            run.err, run.code = said + rest, process.returncode
+            run.end()
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +104,20 @@ def test_a_difference_is_said_at_once_with_its_api(cli: Cli, second: Cluster) ->
         traffic(run.address, "there-already")
     assert run.code == 1
     assert re.search(r"CreateTopics v\d+ .*errorCode: recorded 0, got 36", run.err)
+
+
+def test_it_ends_soon_although_the_second_cluster_does_not_answer(cli: Cli, second: Cluster) -> None:
+    with shadowing(cli.bootstrap, second.bootstrap, catch_up=1) as run:
+        second.pause(1)
+        try:
+            traffic(run.address, "unanswered")
+            begin = time.monotonic()
+        finally:
+            run.end()
+            second.resume(1)
+    assert time.monotonic() - begin < HUNG_END_S_MAX
+    assert run.code == 1
+    assert re.search(r"\n[1-9]\d* responses were not compared within 1 s after the end\n$", run.err), run.err
 
 
 def test_clients_go_on_without_a_second_cluster(cli: Cli) -> None:
