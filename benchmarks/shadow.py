@@ -1,12 +1,15 @@
 """Measure what a client pays for `ottla record` and `ottla shadow`: `python -m benchmarks.shadow`. benchmarks/performance-log.md has a run.
 
 One thread with plain sockets sends a Produce every 2 ms and waits for its response and for a Fetch that returns the record, as
-benchmarks.latency does; each way in turns, so that what else the machine does meets all of them:
+benchmarks.latency does; in short turns of half a second, each way once in a round and in another order each time, so that what else the
+machine does meets all of them alike. The proxies are in one process: two that do the same differ by some percent if they are processes of
+their own. The figure is the ratio of the p99s of a round, its median, and an interval by resampling the rounds.
 
     direct     to the node
     proxy      through a proxy that does nothing with what passes: the baseline of the others
-    record     through `ottla record`
-    shadow     through `ottla shadow`, whose second cluster is a node
+    again      through another one like it: what the benchmark cannot see
+    record     through one that records as `ottla record` does
+    shadow     through one with the shadow of `ottla shadow`, whose second cluster is a node
     stalling   the same, with a second node that stands still for half of each 0.1 s
     hung       the same, with one that stands still
     gone       the same, with one that is killed after the first requests
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import selectors
 import signal
@@ -25,34 +29,37 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import BinaryIO, NamedTuple
 
 from benchmarks import raw
-from benchmarks.latency import RATE, WARM_MESSAGES, Stamped
+from benchmarks.latency import RATE, Stamped
 from benchmarks.turns import run_load
 from benchmarks.usage import MachineTime, cpu_seconds
 from ottla.cli.commands.record import SECURITY, proxied, until_interrupted
+from ottla.cli.commands.shadow import ShadowProcess, replay_words
+from ottla.server.address import Address
 from ottla.server.world import RealWorld
 from ottla.testing import Cluster
 from ottla.traffic.entries import Opened
+from ottla.traffic.masking import Masking
+from ottla.traffic.recorder import Recorder, Spool
+from ottla.traffic.relay import Tap
+from tests.ports import free_ports
 
 #: A shadow may cost this much of the p99 through the proxy alone (docs/TRAFFIC.md).
 COST_GOAL = 1.05
+BASE = "proxy"
+SHADOWS = ("shadow", "stalling", "hung", "gone")
+WAYS = ("direct", BASE, "again", "record", *SHADOWS)
+#: The first messages of a turn do not count: the Fetch that waited has timed out meanwhile, and caches are of another way.
+WARM_MESSAGES = 25
+RESAMPLES = 2_000
 STALL_SECONDS = 0.05
 LATE_SECONDS_MAX = 30
-
-
-class Way(NamedTuple):
-    """What a load goes through, and the process that it pays for; `second` is the other cluster."""
-
-    name: str
-    address: tuple[str, int]
-    topic: str
-    pid: int
-    second: Cluster | None = None
 
 
 class Nothing:
@@ -64,73 +71,84 @@ class Nothing:
     def response(self, *_: object) -> None: ...
 
 
-async def proxy_alone(to: str) -> None:
+async def proxies(to: str, recording: BinaryIO, seconds: dict[str, str]) -> None:
+    """Run a proxy for each way, and print their addresses. `seconds` has those of the second clusters."""
     real = RealWorld(asyncio.get_running_loop())
-    async with proxied(real.world, "127.0.0.1:0", to, Nothing(), SECURITY):
+
+    def recorder(spool: Spool, *, is_whole: bool) -> Recorder:
+        return Recorder(real.world.clock, spool, Masking(), is_whole=is_whole)
+
+    async with AsyncExitStack() as stack:
+        taps: dict[str, Tap] = {BASE: Nothing(), "again": Nothing()}
+        taps["record"] = recorder(Spool(real.world, recording, print), is_whole=False)
+        for name, second in seconds.items():
+            process = ShadowProcess(replay_words(Address(*_pair(second)), None))
+            stack.callback(process.end)
+            real.world.spawn(real.world.workers.apart(name).run(process.read_counts), name)
+            taps[name] = recorder(Spool(real.world, process.requests, process.drop), is_whole=True)
+        ports = dict(zip(taps, free_ports(len(taps)), strict=True))
+        for name, tap in taps.items():
+            await stack.enter_async_context(proxied(real.world, f"127.0.0.1:{ports[name]}", to, tap, SECURITY))
+        print(json.dumps(ports), flush=True)
         await until_interrupted()
     await real.close()
 
 
-def load(way: Way, seconds: float) -> tuple[list[float], list[float]]:
-    """Return the milliseconds until each record was acknowledged, and until it was read."""
-    producer, consumer = Stamped(way.address), Stamped(way.address)
-    frame = raw.produce_frame(way.topic, 0, raw.one_record_batch(bytes(100)))
-    selector = selectors.DefaultSelector()
-    for each in (producer, consumer):
-        selector.register(each.socket, selectors.EVENT_READ, each)
-    offset, acknowledged, read = -1, [], []
-    begin = time.monotonic()
-    for number in range(WARM_MESSAGES + int(RATE * seconds)):
-        while (wait := begin + number / RATE - time.monotonic()) > 0:
-            time.sleep(wait)
-        sent = time.perf_counter()
-        producer.socket.sendall(frame)
-        while len(acknowledged) <= number or len(read) <= number:
-            for key, _ in selector.select(LATE_SECONDS_MAX):
-                if (whole := key.data.read()) is None:
-                    continue
-                took = (time.perf_counter() - sent) * 1e3
-                if key.data is producer:
-                    assert raw.produce_error(whole[0], way.topic) == 0
-                    acknowledged.append(took)
-                    if offset < 0:
-                        offset = _base_offset(whole[0], way.topic)
-                        consumer.socket.sendall(raw.fetch_frame(way.topic, 0, offset))
-                    continue
-                error, position, end = raw.records_of(memoryview(whole[0]), way.topic)
-                assert error == 0
-                if end > position:
-                    offset = raw.next_offset(memoryview(whole[0]), position, end)
-                    read.append(took)
-                consumer.socket.sendall(raw.fetch_frame(way.topic, 0, offset))
-    for each in (producer, consumer):
-        each.socket.close()
-    return acknowledged[WARM_MESSAGES:], read[WARM_MESSAGES:]
+class Way:
+    """What a load goes through, with its connections; `second` is the other cluster."""
+
+    def __init__(self, name: str, address: tuple[str, int], second: Cluster | None) -> None:
+        self.name, self.second = name, second
+        self._producer, self._consumer = Stamped(address), Stamped(address)
+        self._frame = raw.produce_frame(name, 0, raw.one_record_batch(bytes(100)))
+        self._offset = -1
+        self._selector = selectors.DefaultSelector()
+        for each in (self._producer, self._consumer):
+            self._selector.register(each.socket, selectors.EVENT_READ, each)
+
+    def turn(self, messages: int) -> tuple[list[float], list[float]]:
+        """Return the milliseconds until each record was acknowledged, and until it was read."""
+        acknowledged: list[float] = []
+        read: list[float] = []
+        begin = time.monotonic()
+        for number in range(WARM_MESSAGES + messages):
+            while (wait := begin + number / RATE - time.monotonic()) > 0:
+                time.sleep(wait)
+            sent = time.perf_counter()
+            self._producer.socket.sendall(self._frame)
+            while len(acknowledged) <= number or len(read) <= number:
+                for key, _ in self._selector.select(LATE_SECONDS_MAX):
+                    if (whole := key.data.read()) is not None:
+                        took = (time.perf_counter() - sent) * 1e3
+                        if key.data is self._producer:
+                            acknowledged.append(took)
+                            self._acknowledged(whole[0])
+                        elif self._fetched(whole[0]):
+                            read.append(took)
+        return acknowledged[WARM_MESSAGES:], read[WARM_MESSAGES:]
+
+    def _acknowledged(self, reply: bytes) -> None:
+        assert raw.produce_error(reply, self.name) == 0
+        if self._offset < 0:
+            self._offset = _base_offset(reply, self.name)
+            self._fetch()
+
+    def _fetched(self, reply: bytes) -> bool:
+        error, position, end = raw.records_of(memoryview(reply), self.name)
+        assert error == 0
+        if end > position:
+            self._offset = raw.next_offset(memoryview(reply), position, end)
+        self._fetch()
+        return end > position
+
+    def _fetch(self) -> None:
+        self._consumer.socket.sendall(raw.fetch_frame(self.name, 0, self._offset))
 
 
 def _base_offset(reply: bytes, topic: str) -> int:
     """Return the base offset of a whole Produce v7 response for one partition."""
     at = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2
     return int.from_bytes(reply[at : at + 8], "big", signed=True)
-
-
-def started(stack: ExitStack, *words: str) -> tuple[tuple[str, int], int]:
-    """Start a proxy; its address and process."""
-    process = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True)
-
-    def end() -> None:
-        """Kill the proxy, and the shadow's process, which may have to go through much."""
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        for pid in (process.pid, *map(int, children)):
-            os.kill(pid, signal.SIGKILL)
-        process.wait()
-
-    stack.callback(end)
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    host, _, port = line.rpartition(" ")[2].strip().rpartition(":")
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    return (host, int(port)), process.pid
 
 
 @contextmanager
@@ -165,62 +183,106 @@ def beside(way: Way) -> Iterator[None]:
         second.resume(1)
 
 
+class Found(NamedTuple):
+    """Of each round, the p99 in ms and the CPU of the proxies' process for a record in us."""
+
+    acknowledged: list[float]
+    read: list[float]
+    used: list[float]
+
+
+@contextmanager
+def started(to: str, folder: str, seconds: dict[str, str]) -> Iterator[tuple[dict[str, int], int]]:
+    """Start the proxies; yield their ports and their process."""
+    words = ["--proxies", to, str(Path(folder) / "recording"), *(f"{name}={each}" for name, each in seconds.items())]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.shadow", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline()), process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def rounds(ways: Sequence[Way], count: int, messages: int, pids: dict[str, int]) -> dict[str, Found]:
+    found = {way.name: Found([], [], []) for way in ways}
+    rng = Random(1)
+    for number in range(-1, count):  # the first one makes connections and fills caches
+        for way in rng.sample(ways, len(ways)):
+            used = cpu_seconds([pids[way.name]])
+            with beside(way):
+                acknowledged, read = way.turn(messages)
+            if number >= 0:
+                each = found[way.name]
+                each.acknowledged.append(_p(acknowledged, 0.99))
+                each.read.append(_p(read, 0.99))
+                each.used.append((cpu_seconds([pids[way.name]]) - used) / (messages + WARM_MESSAGES) * 1e6)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.shadow", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each way in each turn")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--proxy", metavar="TO", help="only run a proxy that does nothing with what passes")
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--messages", type=int, default=225, help="of each way in each round")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--proxies", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.proxy:
-        asyncio.run(proxy_alone(args.proxy))
+    if args.proxies:
+        to, recording, *seconds = args.proxies
+        with open(recording, "wb", buffering=0) as file:
+            asyncio.run(proxies(to, file, dict(each.split("=") for each in seconds)))
         return
-    found: dict[str, tuple[list[float], list[float], list[float]]] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         first = stack.enter_context(Cluster(1, spoilable=False))
-        host, _, port = first.bootstrap.partition(":")
-        ways = [Way("direct", (host, int(port)), "direct", first.pid(1))]
-        ways.append(Way("proxy", *_named(stack, "proxy", "-m", "benchmarks.shadow", "--proxy", first.bootstrap)))
-        listen = ("--listen", "127.0.0.1:0", "--to", first.bootstrap)
-        file = str(Path(folder) / "recording")
-        ways.append(Way("record", *_named(stack, "record", "-m", "ottla", "record", file, *listen)))
-        for name in ("shadow", "stalling", "hung", "gone"):
-            second = stack.enter_context(Cluster(1, spoilable=False))
-            run_load("create", {"bootstrap": second.bootstrap, "topic": name, "partitions": 1})
-            words = ("-m", "ottla", "shadow", *listen, "--shadow", second.bootstrap)
-            ways.append(Way(name, *_named(stack, name, *words), second))
-        for way in ways:
-            run_load("create", {"bootstrap": first.bootstrap, "topic": way.topic, "partitions": 1})
+        second = {name: stack.enter_context(Cluster(1, spoilable=False)) for name in SHADOWS if name in args.ways}
+        for name in args.ways:
+            for cluster in (first, *filter(None, [second.get(name)])):
+                run_load("create", {"bootstrap": cluster.bootstrap, "topic": name, "partitions": 1})
+        addresses = {name: cluster.bootstrap for name, cluster in second.items()}
+        ports, pid = stack.enter_context(started(first.bootstrap, folder, addresses))
+        direct = _pair(first.bootstrap)
+        ways = [
+            Way(name, direct if name == "direct" else ("127.0.0.1", ports[name]), second.get(name))
+            for name in dict.fromkeys((BASE, *args.ways))
+        ]
         clock = MachineTime.now()
-        for turn in range(args.turns):
-            for way in ways if turn % 2 else reversed(ways):
-                used = cpu_seconds([way.pid])
-                with beside(way):
-                    acknowledged, read = load(way, args.seconds)
-                each = found.setdefault(way.name, ([], [], []))
-                each[0].append(_p(acknowledged, 0.99))
-                each[1].append(_p(read, 0.99))
-                each[2].append((cpu_seconds([way.pid]) - used) / (len(read) + WARM_MESSAGES) * 1e6)
-    print(f"{args.turns} turns of {args.seconds:.0f} s each, stolen {clock.stolen_percent():.1f} %\n")
-    print("| | p99 acknowledged, ms | p99 read, ms | of the proxy alone | CPU of the process, us a record |")
+        pids = {way.name: first.pid(1) if way.name == "direct" else pid for way in ways}
+        found = rounds(ways, args.rounds, args.messages, pids)
+    load = os.getloadavg()[0]
+    print(f"{args.rounds} rounds of {args.messages} records, stolen {clock.stolen_percent():.1f} %, load {load:.1f}\n")
+    print("| | p99 acknowledged, ms | p99 read, ms | read, of the proxy alone | CPU of the process, us a record |")
     print("| --- | --- | --- | --- | --- |")
-    for name, (acknowledged, read, used) in found.items():
-        ratios = [mine / base for mine, base in zip(read, found["proxy"][1], strict=True)]
+    for name, each in found.items():
+        ratios = [mine / base for mine, base in zip(each.read, found[BASE].read, strict=True)]
+        low, high = interval(ratios)
         cells = [
-            *(f"{statistics.median(each):.3f} ({min(each):.3f}-{max(each):.3f})" for each in (acknowledged, read)),
-            f"{statistics.median(ratios):.2f}",
-            f"{statistics.median(used):.0f}",
+            *(f"{statistics.median(p99):.3f} ({_p(p99, 0.1):.3f}-{_p(p99, 0.9):.3f})" for p99 in each[:2]),
+            f"{statistics.median(ratios):.3f} ({low:.3f}-{high:.3f})",
+            f"{statistics.median(each.used):.0f}",
         ]
         print(f"| {name} | {' | '.join(cells)} |")
 
 
-def _named(stack: ExitStack, name: str, *words: str) -> tuple[tuple[str, int], str, int]:
-    address, pid = started(stack, *words)
-    return address, name, pid
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of the median's 95 % interval, by resampling."""
+    rng = Random(1)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return _p(medians, 0.025), _p(medians, 0.975)
 
 
-def _p(values: list[float], part: float) -> float:
+def _p(values: Sequence[float], part: float) -> float:
     return sorted(values)[int(len(values) * part)]
+
+
+def _pair(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from tests.compat import (
     mirror,
     random_groups,
     tools,
+    traffic,
     upgrade,
     versions,
     workflows,
@@ -339,6 +340,16 @@ def run_registry(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
         return java.outcomes(bootstrap, report)
 
 
+def run_traffic(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Replay a recording of kafka-python's suite, or of its tests with these names, to a node and to Apache Kafka."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"recorded traffic is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    folder = logs / "traffic"
+    folder.mkdir()
+    return traffic.outcomes(names, folder, report)
+
+
 def run_faults(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """Run the examples of the control port in other languages, at `ottla dev --faults`."""
     if nodes > 1:
@@ -491,6 +502,7 @@ SUITES = {
     "readers": run_readers,
     "iceberg-rest": run_iceberg_rest,
     "faults": run_faults,
+    "traffic": run_traffic,
     "kafka-python": run_kafka_python,
 }
 #: The suites that run at nodes with a listener for each security protocol.

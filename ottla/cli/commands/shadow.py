@@ -20,6 +20,7 @@ from ottla.cli.commands.replay import COLUMNS
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.cli.shared_options import read_address
+from ottla.server.address import Address
 from ottla.server.world import RealWorld
 from ottla.traffic.masking import Masking
 from ottla.traffic.recorder import Recorder, Spool
@@ -42,6 +43,12 @@ class Counts(NamedTuple):
     requests: int = 0
     summary: str = ""
     rows: Sequence[Mapping[str, object]] = ()
+
+
+def replay_words(second: Address, config: str | None) -> list[str]:
+    """Return the command of the shadow's process."""
+    words = [sys.executable, "-m", "ottla", "replay", "-", "-b", str(second), "--every", str(COUNTS_EVERY_S)]
+    return words if config is None else [*words, "--config", config]
 
 
 class ShadowProcess:
@@ -96,9 +103,7 @@ async def shadow(
     """Answer clients from --to until it is interrupted, and report where --shadow answers otherwise. Clients never wait for the shadow."""
     if not 0 <= catch_up < 1e9:
         raise CommandFailed(f"--catch-up {catch_up:g} is none", "seconds, at least 0", USAGE)
-    second = str(read_address("--shadow", shadow))
-    words = [sys.executable, "-m", "ottla", "replay", "-", "-b", second, "--every", str(COUNTS_EVERY_S)]
-    words += [] if shadow_config is None else ["--config", shadow_config]
+    words = replay_words(read_address("--shadow", shadow), shadow_config)
     real = RealWorld(asyncio.get_running_loop())
     process = ShadowProcess(words)
     try:
