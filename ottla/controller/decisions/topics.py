@@ -78,7 +78,8 @@ def _one_by_one(
     results: list[Result] = []
     spent = before = 0
     for topic in topics:
-        if spent >= PARTITIONS_PER_TURN or (spent and partitions(topic) > PARTITIONS_PER_TURN):
+        if spent >= PARTITIONS_PER_TURN or (spent and partitions(topic) >= PARTITIONS_PER_TURN):
+            # A topic of so many is decided in turns: those before it are appended first, while what they were decided from stands.
             before += len(records)
             yield [] if validate_only else records
             records, spent = _encoded(state), 0

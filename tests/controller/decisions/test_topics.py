@@ -365,6 +365,17 @@ def test_a_large_topic_is_placed_in_turns_and_is_one_batch() -> None:
     assert last.values == encode_metadata(list(last), level)
 
 
+@pytest.mark.parametrize("partitions", [PARTITIONS_PER_TURN, PARTITIONS_PER_TURN + 1])
+def test_topics_before_a_large_one_are_appended_before_it_is_placed(partitions: int) -> None:
+    """Between the turns of its placement another request could create them too."""
+    cluster = DecisionHarness()
+    topics = [wanted("small"), wanted("wide", partitions, 3)]
+    cluster.decide(
+        create_topics(cluster.state, topics, cluster.configs, cluster.rng, validate_only=False, describable=frozenset())
+    )
+    assert [turn for turn in cluster.turns if turn] == [2, partitions + 1]
+
+
 def test_a_large_topic_is_encoded_again_if_the_metadata_version_has_changed_meanwhile() -> None:
     cluster, last = DecisionHarness(), list[Any]()
     for number, (records, _) in enumerate(creating(cluster, wanted("wide", 2_500, 3))):
