@@ -49,13 +49,21 @@ def _at(release: str, clients: list[str], numbers: frozenset[str], logs: Path) -
                 yield outcome
     if "librdkafka" in clients and librdkafka.missing() is None:
         librdkafka.build()
-        allowed = [case for case in librdkafka.read_allow_list(ALLOWED) if not numbers or case.number in numbers]
+        allowed = [
+            case
+            for case in librdkafka.read_allow_list(ALLOWED)
+            if (case.number in numbers if numbers else _numbers(case.since) <= _numbers(release))
+        ]
         for scenario, properties in librdkafka.SCENARIOS.items():
             cases = [case for case in allowed if case.scenario == scenario and not case.sockem]
             if cases:
                 with _node(release, logs, scenario, **properties) as bootstrap, ThreadPoolExecutor(AT_ONCE) as threads:
                     server = Server(bootstrap, version=release)
                     yield from threads.map(lambda case, at=server: librdkafka.run(case, at, logs), cases)
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(each) for each in release.split(".") if each]
 
 
 def _node(release: str, logs: Path, name: str, **properties: str) -> AbstractContextManager[str]:

@@ -28,6 +28,7 @@ SCENARIOS: dict[str, dict[str, str]] = {
 }
 MARKS = {"full", "long", "sockem", "noautocreate", "rebalance-delay"}
 ONLY = "only:"
+SINCE = "since:"
 SUMMARY = re.compile(r"\| *(\d{4})_\S* *\| *([A-Z ]*[A-Z]) *\| *([\d.]+)s *\| *(.*)")
 
 
@@ -44,6 +45,8 @@ class Case:
     variants: frozenset[str] = frozenset()
     #: Only sub-tests whose names contain this are run.
     only: str = ""
+    #: The first release of Apache Kafka that has what the test needs, such as 2.4.
+    since: str = ""
 
     @property
     def name(self) -> str:
@@ -172,8 +175,8 @@ def _judge(case: Case, code: int, seconds: float, log: Path) -> Outcome:
 
 
 def read_allow_list(path: Path) -> Iterator[Case]:
-    """Yield the cases of an allow-list. Its lines are `NUMBER [full] [long] [sockem] [SCENARIO] [only:NAME] [VARIANT ...]`; #
-    starts a comment.
+    """Yield the cases of an allow-list. Its lines are `NUMBER [full] [long] [sockem] [SCENARIO] [only:NAME] [since:RELEASE]
+    [VARIANT ...]`; # starts a comment.
     """
     for line in path.read_text().splitlines():
         words = line.partition("#")[0].split()
@@ -181,6 +184,8 @@ def read_allow_list(path: Path) -> Iterator[Case]:
             marks = set(words[1:])
             scenario = next((name for name in SCENARIOS if name in marks), "default")
             only = next((mark for mark in marks if mark.startswith(ONLY)), "")
-            variants = frozenset(marks - MARKS - {only})
+            since = next((mark for mark in marks if mark.startswith(SINCE)), "")
+            variants = frozenset(marks - MARKS - {only, since})
             full, long, sockem = ("full" in marks, "long" in marks, "sockem" in marks)
-            yield Case(words[0], scenario, full, long, sockem, variants, only.removeprefix(ONLY))
+            named = (only.removeprefix(ONLY), since.removeprefix(SINCE))
+            yield Case(words[0], scenario, full, long, sockem, variants, *named)
