@@ -486,13 +486,13 @@ def grown(brokers: int, partitions: int) -> Quorum:
 def indexed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the number of partitions that were put into an index, for each turn that began with `append(0)`."""
     counts = [0]
-    change = ClusterIndex._change
+    add = ClusterIndex._add
 
-    def counted(index: ClusterIndex, key: Any, before: Any, after: Any) -> None:
+    def counted(index: ClusterIndex, key: Any, partition: Any) -> None:
         counts[-1] += 1
-        change(index, key, before, after)
+        add(index, key, partition)
 
-    monkeypatch.setattr(ClusterIndex, "_change", counted)
+    monkeypatch.setattr(ClusterIndex, "_add", counted)
     return counts
 
 
