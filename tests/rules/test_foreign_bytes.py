@@ -56,6 +56,7 @@ DECODERS = {
     "server/installation.py": OWN,
     "broker/tiers/rsm_layout.py": JSON_OF_OTHERS,
     "ottla/cli/contexts.py": OWN,
+    "ottla/cli/commands/shadow.py": OWN,
     "ottla/cli/declared.py": OWN,
     "ottla/local/former_addresses.py": OWN,
     "ottla/local/running.py": OWN,

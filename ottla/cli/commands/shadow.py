@@ -37,8 +37,8 @@ COUNTS_EVERY_S = 0.5
 CATCH_UP_S = 4.0
 
 
-class Counts(NamedTuple):
-    """What the shadow has compared so far."""
+class ShadowCounts(NamedTuple):
+    """The responses that the shadow has compared so far."""
 
     requests: int = 0
     summary: str = ""
@@ -60,7 +60,7 @@ class ShadowProcess:
         )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
         self.requests = cast(BinaryIO, self._process.stdin)
-        self.counts = Counts()
+        self.counts = ShadowCounts()
         self.is_dropped = False
         self._is_over = False
 
@@ -76,7 +76,7 @@ class ShadowProcess:
     def read_counts(self) -> int:
         """Read its counts until it has ended, on a thread. Return its exit code."""
         for line in cast(BinaryIO, self._process.stdout):
-            self.counts = Counts(**json.loads(line))
+            self.counts = ShadowCounts(**json.loads(line))
         return self._process.wait()
 
     def end(self) -> None:
