@@ -205,6 +205,8 @@ def page(arguments: argparse.Namespace, story: Story, seen: Any, reader: Any, cl
         count = found["looks"][-1][1] if found["looks"] else 0
         share = near_share(found["looks"], near)
         yield f"The consumer read {count:,} records; share of its partitions read in its own rack at the end: {share}"
+    if seen is not None:
+        yield f"Records that were not acknowledged, by error: {seen['failures'] or 'none'}"
     yield f"The cable used {cpu_seconds([fleet.network.cable_pid]):.1f} s of CPU."
     held = sorted(
         (

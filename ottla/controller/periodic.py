@@ -137,28 +137,35 @@ class ScheduledTasks:
         return True
 
     def _expire_sessions(self) -> None:
-        """Fence brokers with one decision each, so that each decision uses an image with the earlier ones fenced."""
+        """Fence the broker whose session ended first, and look again in the next turn.
+
+        With a rack of sixteen brokers the decisions of one turn held the loop for 0.4 s. Each uses an image with the earlier brokers fenced.
+        """
         self._timers.pop("sessions", None)
         controller = self._controller
         now_ms = controller.clock.mono_ms()
         late_ms = now_ms - self._expiry_ms
         if late_ms > LATE_MS:
             controller.heartbeats.put_off(late_ms, now_ms)
-        for broker_id in controller.heartbeats.stale(now_ms):
-            if not controller.is_active:
-                return
-            log.warning("Fencing broker %d: its heartbeats stopped, or its connection is gone", broker_id)
+        stale = controller.heartbeats.stale(now_ms)
+        if not stale:
+            self.check_sessions()
+            return
+        broker_id = stale[0]
+        log.warning("Fencing broker %d: its heartbeats stopped, or its connection is gone", broker_id)
 
-            def decide(state: ControlState, broker_id: int = broker_id) -> Outcome[None]:
-                return Outcome(fence_records(state, broker_id), None)
+        def decide(state: ControlState) -> Outcome[None]:
+            return Outcome(fence_records(state, broker_id), None)
 
-            if not self._write(decide):
-                # The controller's epoch is over, or its disk has failed. An immediate retry would keep this node busy without end.
-                if controller.is_active:
-                    self._later("sessions", REJECTED_RETRY_MS, self._expire_sessions)
-                return
+        is_written = self._write(decide)
+        if not controller.is_active:
+            return
+        if is_written:
             self.broker_changed(broker_id)
-        self.check_sessions()
+        # The disk has failed if it is not written. An immediate retry would keep this node busy without end.
+        delay_ms = 0 if is_written else REJECTED_RETRY_MS
+        self._expiry_ms = now_ms + delay_ms
+        self._later("sessions", delay_ms, self._expire_sessions)
 
     def _no_op(self) -> None:
         """Write a NoOp record if no other record was written, so that the log shows progress and snapshots have a current timestamp."""

@@ -9,10 +9,11 @@ import pytest
 from ottla.controller.decisions.control_state import DelegationTokenSettings
 from ottla.controller.decisions.delegation_tokens import EXPIRED_PER_TURN
 from ottla.controller.periodic import NEXT_PART_MS, REJECTED_RETRY_MS
-from ottla.protocol.internal_topics.metadata_records import DelegationTokenRecord
+from ottla.protocol.internal_topics.metadata_records import DelegationTokenRecord, RegisterBrokerRecord
 from tests.controller.test_runtime import Quorum
 
 INTERVAL_MS = 60_000
+SESSION_MS = 9_000
 DAY_MS = 86_400_000
 WITH_TOKENS = DelegationTokenSettings("the-key-of-the-cluster", check_interval_ms=INTERVAL_MS)
 
@@ -73,6 +74,68 @@ def test_no_token_is_removed(reason: str) -> None:
     is_standby = reason == "on a standby"
     quorum = with_tokens(WITH_TOKENS if is_standby else DelegationTokenSettings(), [0])
     if is_standby:
-        quorum.controller.leader_changed(2, 2)
+        quorum.controller.leader_changed(9, 2)
     quorum.clock.advance(DAY_MS)
     assert known(quorum) == {"t0"}
+
+
+def with_brokers(*broker_ids: int) -> Quorum:
+    """Return a controller that was just elected again, so that the sessions of these brokers begin and end at the same time."""
+    quorum = Quorum(
+        broker_session_timeout_ms=SESSION_MS, metadata_max_idle_interval_ms=0, auto_leader_rebalance_enable=False
+    )
+    quorum.elect(1)
+    quorum.write(*[RegisterBrokerRecord(broker_id=each, broker_epoch=each, fenced=False) for each in broker_ids])
+    quorum.commit()
+    quorum.controller.leader_changed(9, 2)
+    quorum.elect(3)
+    quorum.commit()
+    return quorum
+
+
+def unfenced(quorum: Quorum) -> list[int]:
+    return sorted(each for each, broker in quorum.controller.image.cluster.brokers.items() if not broker.fenced)
+
+
+def test_a_rack_of_brokers_whose_sessions_end_together_is_fenced_a_broker_a_turn() -> None:
+    quorum = with_brokers(1, 2, 3)
+    quorum.clock.advance(SESSION_MS)
+    assert unfenced(quorum) == [1, 2, 3]
+    quorum.clock.now_ms += 1
+    for left in ([2, 3], [3], []):
+        quorum.clock.turn()
+        assert unfenced(quorum) == left
+
+
+def test_a_broker_whose_heartbeat_is_read_while_others_are_fenced_stays() -> None:
+    quorum = with_brokers(1, 2, 3)
+    quorum.clock.advance(SESSION_MS)
+    quorum.clock.now_ms += 1
+    quorum.clock.turn()
+    quorum.controller.heartbeats.touch(2, False, 0, quorum.clock.mono_ms())
+    quorum.clock.turn()
+    quorum.clock.turn()
+    assert unfenced(quorum) == [2]
+    quorum.clock.advance(SESSION_MS + 1)
+    assert unfenced(quorum) == []
+
+
+def test_brokers_are_fenced_after_the_disk_failed_for_a_moment() -> None:
+    quorum = with_brokers(1, 2)
+    quorum.clock.advance(SESSION_MS)
+    quorum.log.failing = True
+    quorum.clock.advance(1)
+    quorum.log.failing = False
+    assert unfenced(quorum) == [1, 2]
+    quorum.clock.advance(REJECTED_RETRY_MS)
+    assert unfenced(quorum) == []
+
+
+def test_a_controller_that_loses_its_term_while_it_fences_leaves_the_rest_to_its_successor() -> None:
+    quorum = with_brokers(1, 2)
+    quorum.clock.advance(SESSION_MS)
+    quorum.clock.now_ms += 1
+    quorum.clock.turn()
+    quorum.controller.leader_changed(9, 4)
+    quorum.clock.advance(SESSION_MS)
+    assert not quorum.clock.armed

@@ -67,6 +67,7 @@ DECODERS = {
     "ottla/cli/shims/offset_resets.py": OWN,
     "ottla/local/snapshots/layout.py": OWN,
     "ottla/local/snapshots/rewinding.py": OWN,
+    "ottla/local/snapshots/set_backs.py": OWN,
     "ottla/console/pages/groups.py": JSON_OF_OTHERS,
     "ottla/console/pages/produce.py": JSON_OF_OTHERS,
     "ottla/console/record_view.py": JSON_OF_OTHERS,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.client.balance import Balance, loads, plan_balance
+from ottla.client.balance import Balance, _Plan, loads, plan_balance
 from ottla.client.partitions import TopicPartition
 
 Replicas = dict[TopicPartition, list[int]]
@@ -70,6 +74,27 @@ def test_bytes_are_evened_by_an_exchange_and_not_within_the_tolerance() -> None:
     assert {load.bytes for load in found.values()} == {1000, 1100}
     nearly = {("t", 0): 1000, ("t", 1): 1000, ("t", 2): 950, ("t", 3): 900}
     assert plan(current, [1, 2], nearly).replicas == current
+
+
+def test_a_plan_for_fifty_brokers_tries_a_replica_some_times_and_not_after_every_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    racks: dict[int, str | None] = {node: f"rack {node % 3}" for node in range(1, 51)}
+    chance = Random(1)
+    current = topic(*[[3 * chance.randrange(16) + rack for rack in (1, 2, 3)] for _ in range(1_000)])
+    sizes = {place: int(10_000 * chance.paretovariate(1.1)) for place in current}
+    tried, may_move = Counter[bool](), _Plan.may_move
+
+    def counted(self: _Plan, place: TopicPartition, source: int, target: int) -> bool:
+        tried[target in self.held] += 1
+        return may_move(self, place, source, target)
+
+    monkeypatch.setattr(_Plan, "may_move", counted)
+    found = loads(plan_balance(current, sizes, racks).replicas, sizes, racks)
+    for rack in (0, 1, 2):
+        counts = {load.replicas for node, load in found.items() if node % 3 == rack}
+        assert max(counts) - min(counts) <= 1
+    assert tried.total() < 250 * 3 * len(current)
 
 
 def test_partitions_that_were_not_named_stay() -> None:
