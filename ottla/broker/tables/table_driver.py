@@ -191,7 +191,7 @@ class TableDriver:
         """Do one slice of a topic's work, and take over its result."""
         clock, fetched = self._world.clock, Slice()
         began_ms = clock.mono_ms()
-        if table.wanted and not maintains:
+        if table.wanted and not maintains and not table.is_commit_next:
             leads = {each.index: found for each in self.led(table.topic) if (found := led_log(each)) is not None}
             fetched = await table.slices.next_slice(table.wanted, leads, self.remote_reads)
         led = [found for each in self.led(table.topic) if (found := led_log(each)) is not None]

@@ -122,6 +122,8 @@ class TopicTable:
         self.due_ms = now_ms
         #: True if only a commit is due: this broker has made its offers, and those of others come.
         self.is_commit_next = False
+        #: Whether there was more to offer when this broker last offered, and the time of its last commit.
+        self._has_more, self._committed_ms = False, now_ms
         self.lags: dict[int, TableLag] = {}
         #: The partitions of which the table needs records from an offset on that are in remote storage alone.
         self.wanted: dict[int, int] = {}
@@ -167,7 +169,8 @@ class TopicTable:
         for index, position in report.positions:
             if index in self.lags:
                 self.lags[index].reached(position)
-        if report.wanted or not report.waits:
+        was_commit = self.is_commit_next
+        if not was_commit and (report.wanted or not report.waits):
             self.wanted = dict(report.wanted)
         if report.waits:
             self._fail(report, now_ms, took_ms)
@@ -175,11 +178,16 @@ class TopicTable:
         self._failed = 0
         self._go_on()
         next_ms = now_ms + interval_ms - wall_ms % interval_ms
-        if report.more:
+        if was_commit:
+            self._committed_ms = now_ms
+        else:
+            self._has_more = report.more
+        if report.more or self._has_more:
             next_ms = now_ms
         elif commits_later:
             next_ms = now_ms + min(interval_ms // 10, COMMIT_DELAY_MS_MAX)
-        self.is_commit_next = commits_later and not report.more
+        # Beside offers without an end, as of a log that is long, others' are committed once in an interval.
+        self.is_commit_next = commits_later and (not report.more or now_ms - self._committed_ms >= interval_ms)
         self.due_ms = next_ms
 
     def wait(self, kind: str, reason: str, now_ms: int) -> None:

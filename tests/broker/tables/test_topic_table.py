@@ -43,6 +43,17 @@ def test_the_commit_waits_for_what_other_brokers_offer(table: TopicTable) -> Non
     assert not table.is_commit_next
 
 
+def test_a_log_that_is_long_is_committed_in_each_interval_while_its_offers_go_on(table: TopicTable) -> None:
+    more = TableReport(more=True, wanted=((3, 700),))
+    assert take(table, more, 2_000, commits_later=True) == 0 and not table.is_commit_next
+    assert take(table, more, 1_000 + INTERVAL_MS, commits_later=True) == 0 and table.is_commit_next
+    assert take(table, TableReport(), 1_100 + INTERVAL_MS) == 0  # the commit
+    assert table.wanted == {3: 700} and not table.is_commit_next
+    assert take(table, more, 1_200 + INTERVAL_MS, commits_later=True) == 0 and not table.is_commit_next
+    assert take(table, TableReport(), 1_300 + INTERVAL_MS, commits_later=True) > 0 and table.is_commit_next
+    assert not table.wanted
+
+
 def test_failures_are_tried_again_later_and_later(table: TopicTable) -> None:
     failed = TableReport(kind="store", waits="no answer")
     assert [take(table, failed) for _ in range(4)] == [1_000, 2_000, 4_000, 8_000]
