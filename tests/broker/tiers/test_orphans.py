@@ -28,9 +28,9 @@ KEPT, LEFT, YOUNG = segment(1, 0, 9), segment(2, 0, 9), segment(3, 20, 29)
 class Sweeps:
     """A broker that leads the records of one partition, and a store."""
 
-    def __init__(self, layout: SegmentLayout) -> None:
+    def __init__(self, layout: SegmentLayout, store: Any = None) -> None:
         self.layout = layout
-        self.store = MemoryStore()
+        self.store = MemoryStore() if store is None else store
         self.segments: RemoteSegments | None = RemoteSegments()
         put(self.segments, KEPT)
         self.is_there = True
@@ -40,13 +40,15 @@ class Sweeps:
         self.fault: KafkaError | None = None
         self.clock = ManualClock(10 * AGE_MS)
         world = SimpleNamespace(clock=self.clock, workers=SameThread())
-        topic = SimpleNamespace(led_segments=lambda place: self.segments, catch_up=self._catch_up)
+        topic = SimpleNamespace(
+            led_segments=lambda place: self.segments if place == PLACE else None, catch_up=self._catch_up
+        )
         driver = SimpleNamespace(
             topic=topic, own_store=self._open, is_wanted=lambda place: self.is_there, layout=layout
         )
         self.orphans = Orphans(cast(Any, world), cast(Any, {AGE: AGE_MS, CALL_TIMEOUT: 1_000}), cast(Any, driver))
 
-    async def _open(self) -> MemoryStore:
+    async def _open(self) -> Any:
         return self.store
 
     async def _catch_up(self, place: TieredPartition) -> None:
@@ -61,8 +63,8 @@ class Sweeps:
             for suffix in self.layout.suffixes:
                 self.store.put(self.name_of(each, suffix), b"-")
 
-    def name_of(self, segment: RemoteSegment, suffix: str) -> str:
-        return f"{self.layout.folder_of(PLACE)}/{segment.start:020d}-{uuid_to_str(segment.id)}{suffix}"
+    def name_of(self, segment: RemoteSegment, suffix: str, place: TieredPartition = PLACE) -> str:
+        return f"{self.layout.folder_of(place)}/{segment.start:020d}-{uuid_to_str(segment.id)}{suffix}"
 
     async def sweep(self) -> set[int]:
         """Sweep, and return the ids of the segments of which an object is left."""

@@ -17,6 +17,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import iter_batches
 from ottla.server.config.rsm_settings import RsmSettings
 from tests.broker.tiers.harness import TierHarness
+from tests.broker.tiers.test_orphans import AGE_MS, KEPT, LEFT, Sweeps
+from tests.broker.tiers.test_remote_segments import PLACE
 from tests.needs import needs_packages
 from tests.ottla.tables.conftest import BUCKET, S3Server
 from tests.storage.logs_for_tests import SMALL
@@ -66,6 +68,27 @@ async def test_segments_are_copied_read_and_deleted(tmp_path: Path, s3_server: S
     own.log_start_offset = own.local_start_offset
     await harness.round()
     assert harness.state["remote_segments"] == 0 and not objects_of(harness)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda each: type(each).__name__)
+async def test_objects_without_records_are_swept_and_what_looks_like_them_is_not(
+    s3_server: S3Server, layout: SegmentLayout
+) -> None:
+    sweeps = Sweeps(layout, opened(s3_server)())
+    sweeps.write(KEPT, LEFT)
+    log = sweeps.name_of(LEFT, ".log")
+    foreign = [
+        sweeps.name_of(LEFT, ".log", PLACE._replace(partition=10 * PLACE.partition)),
+        log.replace(f"{LEFT.start:020d}", f"below/{LEFT.start:020d}"),
+        f"{log}.bak",
+    ]
+    for name in foreign:
+        sweeps.store.put(name, b"-")
+    assert await sweeps.sweep() == {1, 2}  # S3 says that they are young
+    sweeps.clock.advance(AGE_MS)
+    assert await sweeps.sweep() == {1}
+    names = {each.name for each in sweeps.store.list("")}
+    assert names == {*foreign, *(sweeps.name_of(KEPT, suffix) for suffix in layout.suffixes)}
 
 
 async def test_wrong_credentials_are_named_and_the_copies_go_on_when_they_are_right(
