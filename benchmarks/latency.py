@@ -72,11 +72,11 @@ Parts: TypeAlias = dict[str, float]
 def trace(address: tuple[str, int], pid: int, topic: str, seconds: float) -> list[Parts]:
     producer, consumer = Stamped(address), Stamped(address)
     frame = raw.produce_frame(topic, 0, raw.one_record_batch(bytes(100)))
-    offset = last_offset(address, topic)
+    topic_id, offset = raw.topic_id(address, topic), last_offset(address, topic)
     selector = selectors.DefaultSelector()
     for connection in (producer, consumer):
         selector.register(connection.socket, selectors.EVENT_READ, connection)
-    consumer.socket.sendall(raw.fetch_frame(topic, 0, offset))
+    consumer.socket.sendall(raw.fetch_frame(topic_id, 0, offset))
     time.sleep(FETCH_WAIT_MS / 2000)
     found: list[Parts] = []
     used = thread_times_ns(pid)
@@ -101,12 +101,12 @@ def trace(address: tuple[str, int], pid: int, topic: str, seconds: float) -> lis
                     assert raw.produce_error(reply, topic) == 0
                     acknowledged = stamp
                     continue
-                error, position, end = raw.records_of(memoryview(reply), topic)
+                error, position, end = raw.records_of(memoryview(reply))
                 assert error == 0
                 if end > position:
                     fetched, read = stamp, now
                     offset = raw.next_offset(memoryview(reply), position, end)
-                consumer.socket.sendall(raw.fetch_frame(topic, 0, offset))
+                consumer.socket.sendall(raw.fetch_frame(topic_id, 0, offset))
         found.append({"all": (read - sent) / 1e6, "server": (fetched - sent) / 1e6, "client": (read - fetched) / 1e6})
     return found[WARM_MESSAGES:-1]
 

@@ -149,7 +149,8 @@ def fan_out(o: Options) -> dict[str, float]:
 
     metadata = AdminClient({"bootstrap.servers": o["bootstrap"]}).list_topics(o["topic"], 10)
     leader = metadata.brokers[metadata.topics[o["topic"]].partitions[0].leader]
-    return raw.fan_out((leader.host, leader.port), o["topic"], o["connections"], o["seconds"])
+    address = (leader.host, leader.port)
+    return raw.fan_out(address, raw.topic_id(address, o["topic"]), o["connections"], o["seconds"])
 
 
 def java_produce(o: Options) -> dict[str, float]:
@@ -199,7 +200,7 @@ def null_one_record(o: Options) -> dict[str, float]:
 
 def null_fan_out(o: Options) -> dict[str, float]:
     """Send Fetches of several consumers to the null server at `port`."""
-    return raw.fan_out(("127.0.0.1", o["port"]), "t", o["connections"], o["seconds"])
+    return raw.fan_out(("127.0.0.1", o["port"]), bytes(16), o["connections"], o["seconds"])
 
 
 def transactions(o: Options) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """The smallest server that can send fetched gigabytes: `python -m benchmarks.null_fetch` prints the CPU seconds of a gigabyte.
 
-It answers Fetch v4 by fixed positions with 1 MB slices of a mapped file, the header and the slice in one write: no log, no
+It answers Fetch v16 by fixed positions with 1 MB slices of a mapped file, the header and the slice in one write: no log, no
 index, no other request. The client is that of the row "20 consumers of one partition". No broker in Python can cost less.
 """
 
@@ -26,13 +26,16 @@ SLICE_BYTES = 1 << 20
 SLICES = 256
 CONNECTIONS = (1, 20)
 READ_BYTES = 64 << 10
-TOPIC = "t"
+TOPIC_ID = bytes(16)
 HEADER = Struct(">ihhih").unpack_from  # size, API key, version, correlation id, length of the client id
-# replica, max wait, min bytes, max bytes, isolation; topics, the topic's name; partitions, index
-BEFORE_OFFSET = Struct(">iiiibih1sii").size
+# tags; max wait, min bytes, max bytes, isolation, session, its epoch; topics, the topic's id; partitions, index, leader epoch
+BEFORE_OFFSET = Struct(">BiiibiiB16sBii").size
 OFFSET = Struct(">q").unpack_from
-#: size, correlation id, throttle time; topics, the topic's name; partitions, index, error, watermarks, no aborted ones, length
-ANSWER = Struct(">iiiih1siihqqii")
+#: `raw.FETCHED`, then the preferred replica and the length of the records in four bytes
+ANSWER = Struct(raw.FETCHED.format + "iBBBB")
+LENGTH = [(SLICE_BYTES + 1) >> 7 * n & 127 | (128 if n < 3 else 0) for n in range(4)]
+#: The tags of partition, topic and response.
+TAIL = bytes(3)
 #: base offset, length, epoch, magic, CRC, attributes, last offset delta
 BATCH = Struct(">qiibIhi")
 
@@ -67,9 +70,9 @@ class Client(asyncio.BufferedProtocol):
         (offset,) = OFFSET(self.buffer, 14 + client_id_bytes + BEFORE_OFFSET)
         at = offset % SLICES * SLICE_BYTES
         head = ANSWER.pack(
-            ANSWER.size - 4 + SLICE_BYTES, correlation_id, 0, 1, 1, TOPIC.encode(), 1, 0, 0, SLICES, SLICES, -1, SLICE_BYTES
+            ANSWER.size - 4 + SLICE_BYTES + len(TAIL), correlation_id, 0, 0, 0, 0, 2, TOPIC_ID, 2, 0, 0, SLICES, SLICES, 0, 0, -1, *LENGTH
         )  # fmt: skip
-        self.writelines((head, self.log[at : at + SLICE_BYTES]))
+        self.writelines((head, self.log[at : at + SLICE_BYTES], TAIL))
 
 
 async def serve(port: int) -> None:
@@ -80,9 +83,9 @@ async def serve(port: int) -> None:
 
 def measure(port: int, pid: int, connections: int, seconds: float) -> dict[str, float]:
     """Return the MB/s, and as `cpu` the server's CPU seconds of a GB."""
-    raw.fan_out(("127.0.0.1", port), TOPIC, 1, 0.3)  # takes the page faults of the first access
+    raw.fan_out(("127.0.0.1", port), TOPIC_ID, 1, 0.3)  # takes the page faults of the first access
     before = cpu_seconds([pid])
-    result = raw.fan_out(("127.0.0.1", port), TOPIC, connections, seconds)
+    result = raw.fan_out(("127.0.0.1", port), TOPIC_ID, connections, seconds)
     return result | {"cpu": (cpu_seconds([pid]) - before) / result["bytes"] * 1e9}
 
 
@@ -94,7 +97,7 @@ def main() -> None:
     if args.port:
         uvloop.run(serve(args.port))
         return
-    with NullServer("null_fetch") as null:
+    with NullServer.of("null_fetch") as null:
         for connections in CONNECTIONS:
             found = measure(null.port, null.pid, connections, args.seconds)
             print(f"{connections} connections: {found['cpu']:.3f} s/GB at {found['mb_per_s']:,.0f} MB/s")

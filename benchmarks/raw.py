@@ -1,4 +1,4 @@
-"""One-record Produce requests over plain sockets, so that the client costs less than the server that is measured."""
+"""One-record Produces, and Fetches, over plain sockets, so that the client costs less than the server that is measured."""
 
 from __future__ import annotations
 
@@ -117,24 +117,39 @@ def one_in_flight(leaders: list[tuple[str, int]], topic: str, connections: int, 
 
 
 FETCH_BYTES = 1 << 20
+#: size, correlation id, tags; throttle time, error, session; topics, the topic's id; partitions, index, error, watermarks, start, aborted
+FETCHED = struct.Struct(">iiBihiB16sBihqqqB")
 
 
-def fetch_frame(topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> bytes:
-    """Return a complete Fetch v4 frame for one partition, of at most FETCH_BYTES."""
-    name = topic.encode()
-    body = struct.pack(">iiiib", -1, max_wait_ms, 1, FETCH_BYTES, 0) + struct.pack(">ih", 1, len(name)) + name
-    body += struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES)
-    head = struct.pack(">hhih", 1, 4, 1, 5) + b"bench"
+def topic_id(address: tuple[str, int], topic: str) -> bytes:
+    """Return the topic's id, which Fetches of today's clients have in place of its name (KIP-516)."""
+    from confluent_kafka import TopicCollection
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": f"{address[0]}:{address[1]}"})
+    found = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
+    return struct.pack(">qq", found.get_most_significant_bits(), found.get_least_significant_bits())
+
+
+def fetch_frame(topic_id: bytes, partition: int, offset: int, max_wait_ms: int = 500) -> bytes:
+    """Return a complete Fetch v16 frame for one partition, of at most FETCH_BYTES, without a session, as librdkafka's are."""
+    body = struct.pack(">iiibii", max_wait_ms, 1, FETCH_BYTES, 0, 0, -1) + b"\2" + topic_id + b"\2"
+    body += struct.pack(">iiqiqi", partition, -1, offset, -1, -1, FETCH_BYTES)
+    body += bytes([0, 0, 1, 1, 0])  # tags of both, no forgotten topics, no rack, tags
+    head = struct.pack(">hhih", 1, 16, 1, 5) + b"bench\0"
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def records_of(reply: bytearray | memoryview, topic: str) -> tuple[int, int, int]:
-    """Return the error code, and the position and end of the record batches, in a complete Fetch v4 response."""
-    at = 4 + 4 + 4 + 4 + 2 + len(topic) + 4
-    _, error, _, _, aborted = struct.unpack_from(">ihqqi", reply, at)
-    at += 26 + 16 * max(0, aborted)
-    (size,) = struct.unpack_from(">i", reply, at)
-    return error, at + 4, at + 4 + max(0, size)
+def records_of(reply: bytearray | memoryview) -> tuple[int, int, int]:
+    """Return the error code, and the position and end of the record batches, in a complete Fetch v16 response."""
+    *_, error, _, _, _, aborted = FETCHED.unpack_from(reply)
+    at = FETCHED.size + 17 * max(0, aborted - 1) + 4  # after the preferred replica
+    size = shift = 0
+    while reply[at] & 128:
+        size |= (reply[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    size |= reply[at] << shift
+    return error, at + 1, at + max(1, size)
 
 
 def next_offset(reply: bytearray | memoryview, position: int, end: int) -> int:
@@ -149,7 +164,7 @@ def next_offset(reply: bytearray | memoryview, position: int, end: int) -> int:
     return found
 
 
-def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: float) -> dict[str, float]:
+def fan_out(leader: tuple[str, int], topic_id: bytes, connections: int, seconds: float) -> dict[str, float]:
     """Read one partition from its beginning, again and again, with `connections` consumers; only the headers of batches are
     decoded.
     """
@@ -157,8 +172,8 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
     for _ in range(connections):
         conn = socket.create_connection(leader)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(conn, selectors.EVENT_READ, Reading(conn, topic))
-        conn.sendall(fetch_frame(topic, 0, 0, max_wait_ms=0))
+        selector.register(conn, selectors.EVENT_READ, Reading(conn))
+        conn.sendall(fetch_frame(topic_id, 0, 0, max_wait_ms=0))
     got = errors = requests = 0
     client = ClientTime()
     while client.seconds < seconds:
@@ -166,13 +181,13 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
             reading: Reading = key.data
             if not reading.read():
                 continue
-            error, position, end = records_of(reading.view, topic)
+            error, position, end = records_of(reading.view)
             requests += 1
             errors += error != 0
             got += end - position
             offset = next_offset(reading.view, position, end)
             reading.have = 0
-            reading.conn.sendall(fetch_frame(topic, 0, max(0, offset), max_wait_ms=0))
+            reading.conn.sendall(fetch_frame(topic_id, 0, max(0, offset), max_wait_ms=0))
     took, cores = client.seconds, client.cores
     return {"mb_per_s": got / took / 1e6, "bytes": got, "requests": requests, "errors": errors, "client": cores}
 
@@ -180,7 +195,7 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
 class Reading:
     """A connection and the part of a response that has come."""
 
-    def __init__(self, conn: socket.socket, topic: str) -> None:
+    def __init__(self, conn: socket.socket) -> None:
         self.conn = conn
         self.view = memoryview(bytearray(2 * FETCH_BYTES))
         self.have = 0

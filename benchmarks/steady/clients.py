@@ -92,16 +92,17 @@ def arrive(o: Options) -> dict[str, float]:
 
 def read_again(o: Options) -> dict[str, float]:
     """Read one partition from its beginning, again and again, until it is ended and has read `bytes`."""
-    conn = socket.create_connection((o["host"], o["port"]))
+    address = (o["host"], o["port"])
+    topic_id, conn = raw.topic_id(address, o["topic"]), socket.create_connection(address)
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    reading, offset, got = raw.Reading(conn, o["topic"]), 0, 0
+    reading, offset, got = raw.Reading(conn), 0, 0
     begun()
     begin = time.perf_counter()
     while got < o["bytes"] or not has_ended():
-        conn.sendall(raw.fetch_frame(o["topic"], 0, max(0, offset), max_wait_ms=0))
+        conn.sendall(raw.fetch_frame(topic_id, 0, max(0, offset), max_wait_ms=0))
         while not reading.read():
             pass
-        error, position, end = raw.records_of(reading.view, o["topic"])
+        error, position, end = raw.records_of(reading.view)
         assert not error, f"error {error} of a Fetch"
         got += end - position
         offset = raw.next_offset(reading.view, position, end)

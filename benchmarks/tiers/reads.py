@@ -53,20 +53,20 @@ def figures(megabytes: int) -> Iterator[Figure]:
 def first_byte(running: TieredNodes, end: int) -> Figure:
     """The time from a Fetch to its first records, at offsets of which nothing is in memory."""
     host, _, port = running.bootstrap.rpartition(":")
-    taken = list[float]()
+    taken, topic_id = list[float](), raw.topic_id((host, int(port)), OLD)
     for number in range(FIRST_BYTES):
         offset = (
             (FIRST_BYTES - number) * end // (FIRST_BYTES + 1)
         )  # it goes backwards, so that nothing is already read ahead
         with socket.create_connection((host, int(port))) as connection:
-            reading = raw.Reading(connection, OLD)
+            reading = raw.Reading(connection)
             began = time.perf_counter()
             while True:
                 reading.have = 0
-                connection.sendall(raw.fetch_frame(OLD, READERS, offset))
+                connection.sendall(raw.fetch_frame(topic_id, READERS, offset))
                 while not reading.read():
                     pass
-                error, position, stop = raw.records_of(reading.view, OLD)
+                error, position, stop = raw.records_of(reading.view)
                 assert not error, f"error {error}"
                 if stop > position:
                     break
