@@ -89,7 +89,7 @@ def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[
             servers.append(start_kafka(nodes))
         lines += idle(servers)
         warm = {server.name: warm_up_of(server, [quick(row) for row in rows], nodes, args.quick) for server in servers}
-        samples = sample(rows, servers, runs, with_kfake=nodes == 1 and in_memory.missing() is None)
+        samples = sample(rows, servers, runs, with_kfake=in_memory.missing() is None)
         if not args.quick:
             lines += [line.replace("idle", "after the loads,", 1) for line in idle(servers)]
     finally:

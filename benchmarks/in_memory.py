@@ -30,5 +30,5 @@ def missing() -> str | None:
 
 
 def kfake() -> NullServer:
-    """Return a server with the topic "t" of one partition."""
+    """Return a server with the topic "t" of three partitions."""
     return NullServer([str(BINARY), str(NULL_PORT)])

@@ -47,6 +47,13 @@ class Row:
         return self.load in ("one_record", "fan_out")
 
     @property
+    def has_kfake(self) -> bool:
+        """Return True if a broker in memory takes the load too: one-record Produces of one node, and transactions, for which it is the rate that
+        the client allows.
+        """
+        return self.load == "transactions" or (self.load == "one_record" and "replication" not in self.options)
+
+    @property
     def null_module(self) -> str:
         """Return the module that takes this load in place of a server, whose figure is the ceiling of the client on this
         machine; "" for none.

@@ -2,13 +2,15 @@
 
 Each client gets the address, a group and the beginning as the place to start, nothing else, and its messages are counted in Python
 as an application would count them. A pause is half a second without a message: librdkafka's queue is full, and it stops fetching for
-fetch.queue.backoff.ms. `--nodes 3` reads a topic of three replicas from its three leaders.
+fetch.queue.backoff.ms. A client's cores are those of its process from the first message to the last: one of pure Python that has a core
+busy is as fast as it can be with any server. `--nodes 3` reads a topic of three replicas from its three leaders.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from benchmarks.servers import Server, start_kafka, start_ottla
-from benchmarks.usage import MachineTime, cpu_seconds
+from benchmarks.usage import ClientTime, MachineTime, cpu_seconds
 from tools.apache_kafka import ToolSession, missing
 
 PARTITIONS, SIZE = 6, 1_000
@@ -29,11 +31,12 @@ RUN_SECONDS_MAX = 300
 
 @dataclass
 class Figures:
-    """One run of a client: records a second, pauses, and the server's CPU seconds for a gigabyte."""
+    """The runs of a client: records a second, pauses, the client's cores, and the server's CPU seconds for a gigabyte."""
 
     rate: list[float] = field(default_factory=list)
     pauses: list[int] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    client: list[float] = field(default_factory=list)
 
 
 # -- The clients, each in a process of its own ---------------------------------------------------------------------------
@@ -81,23 +84,27 @@ class Counted:
 
     def __init__(self, count: int) -> None:
         self.count, self.got, self.pauses = count, 0, 0
-        self.first = self.last = 0.0
+        self.first = self.last = self.cores = 0.0
+        self._used: ClientTime | None = None
 
     def add(self, some: int) -> bool:
         """Count `some` messages; return whether all have come."""
         now = time.perf_counter()
         if not some:
             return False
-        if not self.got:
-            self.first = now
+        if self._used is None:
+            self.first, self._used = now, ClientTime()
         elif now - self.last > PAUSE_SECONDS:
             self.pauses += 1
         self.last = now
         self.got += some
-        return self.got >= self.count
+        if self.got < self.count:
+            return False
+        self.cores = self._used.cores
+        return True
 
     def figures(self) -> dict[str, float]:
-        return {"rate": self.got / (self.last - self.first), "pauses": self.pauses}
+        return {"rate": self.got / (self.last - self.first), "pauses": self.pauses, "client": self.cores}
 
 
 def run_client(name: str, bootstrap: str, topic: str, count: int) -> dict[str, float]:
@@ -126,7 +133,7 @@ def java(server: Server, topic: str, count: int) -> dict[str, float]:
             str(count),
         )
     numbers = re.findall(r"[\d.]+", done.stdout.strip().splitlines()[-1].split(",", 2)[2])
-    return {"rate": float(numbers[-1]), "pauses": 0}
+    return {"rate": float(numbers[-1]), "pauses": 0, "client": math.nan}
 
 
 CONFLUENT = {
@@ -185,20 +192,20 @@ def compare(servers: list[Server], count: int, runs: int, only: str) -> dict[str
             for server in servers:
                 figures = measured(server, name, topic, max(1, int(count * CLIENTS[name])))
                 print(f"{name}, {server.name}: {figures}", file=sys.stderr, flush=True)
-                for field_name in ("rate", "pauses", "cpu"):
+                for field_name in ("rate", "pauses", "cpu", "client"):
                     getattr(by_server[server.name], field_name).append(figures[field_name])
     return found
 
 
 def stock_table(found: dict[str, dict[str, Figures]]) -> list[str]:
     lines = [
-        "| stock consumer | Apache Kafka | pauses | Ottla | pauses | ratio | server's CPU |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| stock consumer | Apache Kafka | pauses | Ottla | pauses | ratio | server's CPU | client's cores |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, by_server in found.items():
         theirs, ours = by_server.get("kafka"), by_server["ottla"]
         rate = statistics.median(ours.rate)
-        cells = ["", "", "", f"{statistics.median(ours.cpu):.2f} s/GB"]
+        cells = ["", "", "", f"{statistics.median(ours.cpu):.2f} s/GB", cores(ours)]
         if theirs:
             before, cpu = statistics.median(theirs.rate), statistics.median(theirs.cpu)
             cells = [
@@ -206,13 +213,22 @@ def stock_table(found: dict[str, dict[str, Figures]]) -> list[str]:
                 pauses(theirs),
                 f"{rate / before:.2f}x",
                 f"{cpu:.2f} and {statistics.median(ours.cpu):.2f} s/GB",
+                f"{cores(theirs)}; {cores(ours)}",
             ]
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {rates(ours)} | {pauses(ours)} | {cells[2]} | {cells[3]} |")
+        lines.append(
+            f"| {name} | {cells[0]} | {cells[1]} | {rates(ours)} | {pauses(ours)} | {cells[2]} | {cells[3]} | {cells[4]} |"
+        )
     return lines
 
 
 def rates(figures: Figures) -> str:
     return f"{', '.join(f'{each / 1000:.0f}' for each in figures.rate)} k/s"
+
+
+def cores(figures: Figures) -> str:
+    """Return nothing for Java, whose start would count as well."""
+    found = statistics.median(figures.client)
+    return "" if math.isnan(found) else f"{found:.2f}"
 
 
 def pauses(figures: Figures) -> str:

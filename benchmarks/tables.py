@@ -90,7 +90,7 @@ def _without(null: Figures | None, in_memory: Figures | None, ours: Figures, row
     own ceiling.
     """
     if null is None:
-        return ""
+        return "" if in_memory is None else f"kfake {_figure(in_memory, row)}"
     if row.is_raw:
         kfake = f"; kfake {_cpu(in_memory, row)}" if in_memory is not None else ""
         return f"{_cpu(null, row)}, ours {verdict(ours['cpu'] / null['cpu'], None, row.null_at_most)}{kfake}"

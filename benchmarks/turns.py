@@ -120,7 +120,7 @@ def sample(rows: list[Row], servers: list[Server], runs: int, *, with_kfake: boo
             measured: dict[str, Callable[[], Figures]] = {s.name: partial(measure, s, row, round_) for s in servers}
             if row.null_module:
                 measured["null"] = partial(measure_null, row)
-            if with_kfake and row.load == "one_record":
+            if with_kfake and row.has_kfake:
                 measured["kfake"] = partial(measure_without, row, kfake())
             for name, run in measured.items():
                 if (name, row.run) not in shared:

@@ -11,7 +11,7 @@ import (
 func main() {
 	port, err := strconv.Atoi(os.Args[1])
 	if err == nil {
-		_, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port), kfake.SeedTopics(1, "t"))
+		_, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port), kfake.SeedTopics(3, "t"))
 	}
 	if err != nil {
 		panic(err)
