@@ -77,6 +77,7 @@ class Client(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.write = cast(asyncio.Transport, transport).write
+        self.writelines = cast(asyncio.Transport, transport).writelines
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.view[self.have :]

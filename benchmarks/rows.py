@@ -78,6 +78,7 @@ NULL_MODULES = {
     "one_record": "null_server",
     "fan_out": "null_fetch",
     "produce": "null_broker",
+    "consume": "null_backlog",
     "end_to_end": "null_broker",
 }
 

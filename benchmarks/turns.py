@@ -58,6 +58,8 @@ def measure_null(row: Row) -> Figures:
 def measure_without(row: Row, server: NullServer) -> Figures:
     with server as null:
         options = {**row.options, "topic": "t", "bootstrap": f"127.0.0.1:{null.port}", "port": null.port}
+        if row.load == "consume":
+            run_load("produce", options)
         if row.is_raw:
             return timed(row, f"null_{row.load}", {**options, "seconds": NULL_SECONDS}, [null.pid])
         return timed(row, row.load, options, [null.pid])
