@@ -22,9 +22,9 @@ import os
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from threading import Lock
+from types import TracebackType
 
 from ottla.storage.errors import StorageFailure, failure_of
 
@@ -90,7 +90,7 @@ class OsMappedFile:
         self._arrays: list[weakref.ref[ctypes.Array[ctypes.c_char]]] = []
         if writable and not in_place:
             own(path)
-        with _opened(path, os.O_RDWR if writable else os.O_RDONLY) as fd:
+        with _Opened(path, os.O_RDWR if writable else os.O_RDONLY) as fd:
             self.size = os.fstat(fd).st_size
             self._map(fd, max(capacity, self.size))
 
@@ -103,7 +103,7 @@ class OsMappedFile:
         if size <= self.size:
             return
         assert self._writable
-        with _opened(self.path, os.O_RDWR) as fd:
+        with _Opened(self.path, os.O_RDWR) as fd:
             try:
                 _allocate(fd, self.size, size)
                 if size > len(self.buffer):
@@ -124,7 +124,7 @@ class OsMappedFile:
         """
         if start >= self.size:
             return
-        with _opened(self.path, os.O_RDWR) as fd:
+        with _Opened(self.path, os.O_RDWR) as fd:
             _allocate(fd, start, self.size)
 
     def prefault(self, start: int, end: int) -> None:
@@ -188,7 +188,7 @@ class OsMappedFile:
 
     def _read_through(self, start: int, end: int) -> None:
         """Populate the pages without madvise: a read brings them into the page cache, from where the mapping gets them."""
-        with _opened(self.path, os.O_RDONLY) as fd:
+        with _Opened(self.path, os.O_RDONLY) as fd:
             for position in range(start, end, len(ZEROS)):
                 os.pread(fd, min(len(ZEROS), end - position), position)
 
@@ -242,7 +242,7 @@ class OsMappedFile:
 
     def flush(self) -> None:
         """Sync all bytes written so far. It releases the GIL while it waits."""
-        with _opened(self.path, os.O_RDWR) as fd:
+        with _Opened(self.path, os.O_RDWR) as fd:
             try:
                 os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
             except OSError as error:
@@ -303,16 +303,25 @@ def _open(path: str, flags: int) -> int:
         raise failure_of(path, error) from error
 
 
-@contextmanager
-def _opened(path: str, flags: int) -> Iterator[int]:
-    """Yield a descriptor for some calls. A failure of one of them means that nothing has changed."""
-    fd = _open(path, flags)
-    try:
-        yield fd
-    except OSError as error:
-        raise failure_of(path, error) from error
-    finally:
-        os.close(fd)
+class _Opened:
+    """A descriptor for some calls. A failure of one of them means that nothing has changed.
+
+    It is no generator: in 3.12.1 and 3.13.0 an exception that goes through one keeps the frames of all callers until the next collection, and
+    with them the views of other mappings. Where address space is short, it is then not there for the second attempt.
+    """
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._path, self._fd = path, _open(path, flags)
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        os.close(self._fd)
+        if isinstance(error, OSError):
+            raise failure_of(self._path, error) from error
 
 
 def _allocate(fd: int, start: int, end: int) -> None:
@@ -333,7 +342,7 @@ def reserve(path: str, size: int) -> None:
         StorageFailure, DiskFull: nothing has changed.
     """
     own(path)
-    with _opened(path, os.O_CREAT | os.O_WRONLY) as fd:
+    with _Opened(path, os.O_CREAT | os.O_WRONLY) as fd:
         if sys.platform == "linux" and _libc.fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size) != 0:
             code = ctypes.get_errno()
             if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
