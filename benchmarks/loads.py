@@ -22,6 +22,8 @@ Options = dict[str, Any]
 #: librdkafka stops fetching when its queue is full, and by default looks again after 1 s: its own pauses would be the measured rate, and
 #: more of them the faster the server is.
 QUEUE_BACKOFF_MS = 10
+#: The different bodies of a load of text.
+BODIES = 1_000
 
 
 def create(o: Options) -> dict[str, float]:
@@ -54,7 +56,7 @@ def produce(o: Options) -> dict[str, float]:
         "compression.type": o.get("compression", "none"), "enable.idempotence": o.get("idempotence", False), **security(o),
     })  # fmt: skip
     bodies, failed = (
-        varied(o["varied"]) if "varied" in o else [text(size) if "compression" in o else os.urandom(size)],
+        varied(o["varied"]) if "varied" in o else texts(size) if "compression" in o else [os.urandom(size)],
         0,
     )
 
@@ -89,12 +91,17 @@ def varied(count: int) -> list[bytes]:
     return [json_order(chance) for _ in range(count)]
 
 
-def text(size: int) -> bytes:
-    """Return a body that compresses as events do, to about a quarter."""
-    words = "".join(
-        f'{{"id":{7919 * i % 100_000},"name":"sensor-{i % 97}","value":{i * 31 % 1000}}}' for i in range(size // 30 + 1)
-    )
-    return words.encode()[:size]
+def texts(size: int) -> list[bytes]:
+    """Return bodies that compress as events do, to about a quarter. They differ: 64 equal ones would be a batch of 500 bytes, and a Fetch would
+    get a whole partition.
+    """
+    chance = random.Random(size)
+
+    def event() -> str:
+        number, sensor, value = chance.randrange(10**5), chance.randrange(97), chance.randrange(10**3)
+        return f'{{"id":{number},"name":"sensor-{sensor}","value":{value}}}'
+
+    return ["".join(event() for _ in range(size // 30 + 1)).encode()[:size] for _ in range(BODIES)]
 
 
 def consume(o: Options) -> dict[str, float]:
