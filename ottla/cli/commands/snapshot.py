@@ -12,7 +12,7 @@ from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.failures import Failure
 from ottla.client.values import time_text
 from ottla.local.snapshots import layout
-from ottla.local.snapshots.placing import at_rest, checked, restore
+from ottla.local.snapshots.placing import at_rest, checked, restore, tables_of_lost
 from ottla.local.snapshots.taking import check, cluster_at, data_directories, start_command, take
 
 app = App(
@@ -66,6 +66,11 @@ def restore_(name: str, /, *, dir: Directory, dry_run: DryRun = False, yes: Yes 
     about = checked(layout.path_of(directory, name))
     with at_rest(data_directories(directory, about.nodes)):
         pass
+    if topics := tables_of_lost(directory, about):
+        note(
+            f"what {name} has was lost when the cluster was set back since: the tables of {', '.join(topics)} would have rows twice "
+            "or other ones; run `ottla table rebuild` for each before the cluster starts again"
+        )
     if dry_run:
         would(f"restore {directory} to {time_text(about.taken_ms)}")
         return

@@ -21,6 +21,7 @@ from ottla.local.snapshots import layout
 from ottla.local.snapshots.copying import copy_directory
 from ottla.local.snapshots.fence import lock_holder
 from ottla.local.snapshots.layout import About
+from ottla.local.snapshots.set_backs import note_set_back, was_lost
 from ottla.local.snapshots.stored_objects import bring_objects, own
 from ottla.local.snapshots.taking import SECURE, cluster_at, data_directories
 from ottla.storage.directories.log_dirs import LOCK
@@ -105,6 +106,7 @@ def restore(directory: str, name: str) -> About:
             raise_epochs(data_directories(directory, kept.nodes), data_directories(fresh, about.nodes))
             former_addresses.note(directory, about.addresses)
             bring_objects(layout.path_of(directory, name), directory)
+            note_set_back(directory, about.taken_ms)
             exchange(directory, fresh, about.nodes, f"`{again}` completes it")
     except OSError as failure:
         if os.path.exists(os.path.join(directory, local_directory.RESTORING)):
@@ -112,6 +114,19 @@ def restore(directory: str, name: str) -> About:
         shutil.rmtree(fresh, ignore_errors=True)
         raise Failure(f"nothing was restored: {failure}", "the cluster is as before") from None
     return about
+
+
+def tables_of_lost(directory: str, about: About) -> list[str]:
+    """Return the topics of a snapshot whose tables cannot go on, if what it has was lost when the cluster was set back.
+
+    Raises:
+        Failure: it cannot be read when that was.
+    """
+    if not was_lost(directory, about.taken_ms):
+        return []
+    from ottla.local.snapshots.raised_epochs import topics_with_table
+
+    return topics_with_table(data_directories(layout.path_of(directory, about.name), about.nodes))
 
 
 @contextmanager

@@ -14,33 +14,59 @@ from contextlib import suppress
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
+from ottla.local.directory import META_PROPERTIES
 from ottla.local.snapshots.copying import copy_log
 from ottla.local.snapshots.sealing import image_of, open_metadata
 from ottla.local.snapshots.stored_logs import checkpoint
+from ottla.server.config.tables.topic_tables import FORMAT, NONE
 from ottla.storage.checkpoint import EPOCH_FLOOR, Offsets, write_offsets
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.files import OsFiles
 
+#: The distance by which epochs are raised above the restored ones if it cannot be read what was reached since: no partition
+#: has as many elections in the time of one snapshot, and an epoch has 31 bits.
+UNKNOWN_ELECTIONS = 1 << 20
+
 
 def opened_metadata(source: str, place: str) -> MetadataLog:
     """Open the metadata log in `place`, of the node whose log directory is `source`."""
     meta = read_meta_properties(OsFiles(), source)
-    assert meta is not None, "`cluster_at` has found it"
+    assert meta is not None, "the caller has found it"
     return open_metadata(OsFiles(), place, meta, 0)
 
 
 def raise_epochs(former: Sequence[str], targets: Sequence[str]) -> None:
     """Have the nodes of `targets` raise their epochs above those in the log directories `former`, whose place they take."""
-    images = [image for image in map(_image_in, former) if image is not None]
+    images = [_image_in(data) for data in former]
     own = [image for image in map(_image_in, targets) if image is not None]
-    write_floors(own, images, former, targets)
+    known = [image for image in images if image is not None]
+    write_floors(own, known, former, targets, unknown=0 if len(known) == len(images) else UNKNOWN_ELECTIONS)
+
+
+def topics_with_table(targets: Sequence[str]) -> list[str]:
+    """Return the topics that have a table, by the metadata in the log directories of a snapshot."""
+    images = [image for image in map(_image_in, targets) if image is not None]
+    found = {topic.name for image in images for topic in image.topics if _has_table(image, topic.name)}
+    return sorted(found)
+
+
+def _has_table(image: MetadataImage, topic: str) -> bool:
+    return image.configs.for_topic(topic).get(FORMAT, NONE) != NONE
 
 
 def write_floors(
-    own: Iterable[MetadataImage], before: Iterable[MetadataImage], former: Sequence[str], targets: Sequence[str]
+    own: Iterable[MetadataImage],
+    before: Iterable[MetadataImage],
+    former: Sequence[str],
+    targets: Sequence[str],
+    *,
+    unknown: int = 0,
 ) -> None:
-    """Write the epochs below which no partition of `own` may go on, when `before` is what the nodes in `former` had reached."""
+    """Write the epochs below which no partition of `own` may go on, when `before` is what the nodes in `former` had reached.
+
+    `unknown` is how many epochs above those of `own` may have been reached besides: some of `former` cannot be read.
+    """
     reached: dict[tuple[bytes, int], int] = {}
     for image in before:
         for topic in image.topics:
@@ -51,8 +77,9 @@ def write_floors(
     floors: Offsets = {}
     for image in own:
         for topic in image.topics:
-            for index in topic.partitions:
-                floors[topic.name, index] = reached.get((topic.id, index), most) + 1
+            for index, partition in topic.partitions.items():
+                known = reached.get((topic.id, index), most) + 1
+                floors[topic.name, index] = max(known, partition.leader_epoch + unknown)
     for data in former:  # set back twice, and not started in between
         for name, floor in checkpoint(data, EPOCH_FLOOR).items():
             if name in floors:
@@ -63,7 +90,7 @@ def write_floors(
 
 def _image_in(data: str) -> MetadataImage | None:
     """Return what the metadata in a log directory says, None if it cannot be read: it may be why the cluster is set back."""
-    if not os.path.isdir(os.path.join(data, DIRECTORY)):
+    if not os.path.isdir(os.path.join(data, DIRECTORY)) or not os.path.isfile(os.path.join(data, META_PROPERTIES)):
         return None
     scratch = tempfile.mkdtemp(prefix=".metadata-", dir=os.path.dirname(data))
     try:

@@ -32,6 +32,7 @@ from ottla.local.snapshots.cutting import Known, end_at
 from ottla.local.snapshots.placing import at_rest, exchange
 from ottla.local.snapshots.raised_epochs import opened_metadata, write_floors
 from ottla.local.snapshots.sealing import image_of, seal
+from ottla.local.snapshots.set_backs import note_set_back
 from ottla.local.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
 from ottla.local.snapshots.taking import cluster_at, data_directories, reason_of, start_command
 from ottla.protocol.internal_topics.coordinator_records import (
@@ -100,6 +101,7 @@ def rewind_fork(directory: str, to_ms: int, dry_run: bool = False) -> Rewound:
             rewound = _build(sources, fresh, kept, to_ms)
             if not dry_run:
                 former_addresses.note(directory, rewound.addresses)
+                note_set_back(directory, to_ms)
                 os.sync()
                 exchange(directory, fresh, kept.nodes, f"make another fork: {_origin(directory)}")
     return rewound

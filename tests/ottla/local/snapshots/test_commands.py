@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ import pytest
 from ottla.client.failures import Failure
 from ottla.local.snapshots import copying, layout, taking
 from ottla.local.snapshots.placing import place_fork
+from ottla.local.snapshots.raised_epochs import UNKNOWN_ELECTIONS
+from ottla.local.snapshots.set_backs import FILE
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.testing import Cluster
 from tests.ottla.conftest import run_here
@@ -65,6 +69,38 @@ def test_a_cluster_is_restored_to_what_it_was_and_goes_on(cluster: Cluster) -> N
     assert [row["snapshot"] for row in rows] == ["before"]
     snapshot(cluster, "delete", "before", "--yes")
     assert "there is no snapshot before" in refusal(cluster, "delete", "before")
+
+
+def test_to_restore_what_was_lost_by_a_restore_says_that_tables_have_to_be_made_again(tmp_path: Path) -> None:
+    """The table has the records from before they were lost, and would take them again."""
+    with Cluster(1, directory=str(tmp_path / "c")) as cluster:
+        cluster.topic("stock", seed=["1"])
+        cluster.topic("orders", configs={"ottla.table.format": "delta"})
+        cluster.stop(1)
+        for name in ("monday", "tuesday"):
+            snapshot(cluster, "create", name)
+            time.sleep(0.01)  # their times are in milliseconds
+        said = list[tuple[str, bool]]()
+        for name in ("tuesday", "monday", "monday", "tuesday"):
+            done = run_here("snapshot", "restore", name, "--yes", "--dir", cluster.directory)
+            assert done.code == 0, done.err
+            said.append((name, "the tables of orders would have rows twice" in done.err))
+    assert said == [("tuesday", False), ("monday", False), ("monday", False), ("tuesday", True)]
+    Path(cluster.directory, FILE).write_text("{")
+    assert "is damaged" in refusal(cluster, "restore", "monday", "--yes")
+
+
+def test_epochs_are_raised_far_when_the_metadata_that_was_reached_is_lost(tmp_path: Path) -> None:
+    with Cluster(1, directory=str(tmp_path / "c")) as cluster:
+        cluster.topic("stock", seed=["1"])
+        cluster.stop(1)
+        snapshot(cluster, "create", "monday")
+        shutil.rmtree(Path(cluster.directory, "node-1", "data", "__cluster_metadata-0"))
+        snapshot(cluster, "restore", "monday", "--yes")
+        cluster.start(1)
+        (topic,) = cluster.metadata(["stock"]).topics
+        assert topic.partitions[0].leader_epoch >= UNKNOWN_ELECTIONS
+        assert [each.value for each in cluster.records("stock")] == [b"1"]
 
 
 def test_names_and_directories_that_cannot_be_are_refused(cluster: Cluster, tmp_path: Path) -> None:
