@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -35,17 +35,19 @@ HOUR, DAY = 60, 1_440
 SAMPLES = 20
 CPU_MS_MAX = {ICEBERG: 200, DELTA: 50}
 METADATA_BYTES_MAX = 1_000_000
+#: The most files of a partition below 32 MiB after maintenance.
+SMALL_FILES_MAX = 4
 #: What is older than a day leaves nothing in an Iceberg table but merged rows and the number of the last commit. So a milestone further away
-#: than this begins that much below it.
+#: than this begins that much below it, if there is none before it: 10,000 commits take a quarter of an hour.
 REAL_MAX = 3_000
 REAL_BEFORE = DAY + HOUR
 
 
-def figures(milestones: tuple[int, ...]) -> Iterator[Figure]:
-    """Yield the CPU and the time of a commit of each format after each of these numbers of commits."""
+def figures(milestones: Sequence[int], *, long: bool) -> Iterator[Figure]:
+    """Yield the CPU and the time of a commit of each format after each of these numbers of commits, in a long run after all of them."""
     near, far = ([each for each in milestones if (each > REAL_MAX) == is_far] for is_far in (False, True))
-    runs = [(ICEBERG, near), *((ICEBERG, [each]) for each in far), (DELTA, milestones)]
-    for format_, wanted in runs:
+    iceberg = [milestones] if long else [near, *([each] for each in far)]
+    for format_, wanted in [*((ICEBERG, each) for each in iceberg), (DELTA, milestones)]:
         goal = CPU_MS_MAX[format_]
         command = [sys.executable, "-m", "benchmarks.topic_tables.commits", format_, *map(str, wanted)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -58,6 +60,7 @@ def figures(milestones: tuple[int, ...]) -> Iterator[Figure]:
                 )
                 what = f"{format_.capitalize()}, commit {found['commits']:,}"
                 yield Figure(what, found["cpu_ms"], "ms CPU", at_most=goal, note=note)
+                yield Figure("files of its partition after maintenance", found["kept"], "", at_most=SMALL_FILES_MAX)
                 if found["metadata_bytes"]:
                     yield Figure(
                         "its metadata.json", found["metadata_bytes"] / 1e3, "KB", at_most=METADATA_BYTES_MAX / 1e3
@@ -72,7 +75,8 @@ def measure(format_: str, milestones: list[int], folder: str) -> Iterator[dict[s
     if format_ == ICEBERG and min(milestones) > REAL_MAX:
         first = min(milestones) - REAL_BEFORE
         after = begun(opened, first - 1, data)
-    cpu_ms, wall_ms, times_ms, maintenance_ms = list[float](), list[float](), list[int](), 0.0
+    cpu_ms, wall_ms, times_ms = list[float](), list[float](), list[int]()
+    maintenance_ms, kept = 0.0, 0
     for number in range(first, max(milestones) + 1):
         offer = Offer(0, after, after.next, after.next + ROWS, 0, ROWS, 0, uuid4().hex, PARQUET)
         opened.store.put(offer.name, data)
@@ -87,6 +91,7 @@ def measure(format_: str, milestones: list[int], folder: str) -> Iterator[dict[s
             used = time.process_time()
             maintain(opened, times_ms)
             maintenance_ms = (time.process_time() - used) * 1e3
+            kept = files_of(opened)
         if number in milestones:
             yield {
                 "commits": number,
@@ -94,6 +99,7 @@ def measure(format_: str, milestones: list[int], folder: str) -> Iterator[dict[s
                 "most_ms": max(cpu_ms[-SAMPLES:]),
                 "wall_ms": statistics.median(wall_ms[-SAMPLES:]),
                 "maintenance_ms": maintenance_ms,
+                "kept": kept,
                 "files": sum(1 for each in Path(folder).rglob("*") if each.is_file()),
                 "metadata_bytes": newest_metadata(folder),
             }
@@ -133,6 +139,13 @@ def maintain(opened: OpenTables, times_ms: list[int]) -> None:
     now_ms = times_ms[-1]
     begun_ms = times_ms[-DAY] if len(times_ms) >= DAY else 0
     opened.maintenance(MaintenancePolicy(age_ms=now_ms - begun_ms)).run(now_ms)
+
+
+def files_of(opened: OpenTables) -> int:
+    """Return the number of files that the table of rows has."""
+    state = opened.tables[0].load()
+    assert state is not None
+    return opened.tables[0].size(state)[1]
 
 
 def newest_metadata(folder: str) -> int:

@@ -1,7 +1,8 @@
 """`make bench ARGS=tables`: topics that are tables. Needs the machine to itself, takes fifteen minutes, and prints one table with the goals.
 
 Parts: translate (a leader's records become files), commits (after 100, 1,000 and 10,000 others), catch-up (a steady load beside a
-table that catches up), full-speed (a producer without a limit), and freshness (DuckDB at intervals of 1 and 10 s; also 60 with --long).
+table that catches up), full-speed (a producer without a limit), memory (of the process of tables, with 50 partitions), and freshness
+(DuckDB at intervals of 1 and 10 s; also 60 with --long).
 Standard output and --out have the table, standard error each figure as it comes.
 """
 
@@ -28,9 +29,10 @@ CATCH_UP_RECORDS = FULL_SPEED_RECORDS = 1_000_000
 def parts(long: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
     return {
         "translate": translate.figures,
-        "commits": partial(commits.figures, MILESTONES),
+        "commits": partial(commits.figures, MILESTONES, long=long),
         "catch-up": partial(node.beside_catch_up, CATCH_UP_RECORDS),
         "full-speed": partial(node.full_speed, FULL_SPEED_RECORDS),
+        "memory": partial(node.memory, CATCH_UP_RECORDS),
         "freshness": partial(freshness.figures, LONG_INTERVALS if long else INTERVALS),
     }
 
@@ -38,7 +40,9 @@ def parts(long: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks tables", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="*", choices=parts(False), default=list(parts(False)))
-    parser.add_argument("--long", action="store_true", help="an interval of 60 s as well")
+    parser.add_argument(
+        "--long", action="store_true", help="an interval of 60 s as well, and all of Iceberg's 10,000 commits"
+    )
     parser.add_argument("--out", type=Path, default=Path(".bench/tables.md"))
     args = parser.parse_args(arguments)
     began, clock = time.strftime("%Y-%m-%d %H:%M"), MachineTime.now()
