@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from benchmarks import raw
 from ottla.local.certificates import Authority
 from ottla.testing import Cluster
+from ottla.testing.errors import NotRunning
 from tools.apache_kafka import START_SCRIPT_JVM, ApacheKafka
 
 KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "31092"))
@@ -42,7 +44,7 @@ class Server:
     directory: Path
     pids: list[int]
     stop: Callable[[], None] = field(repr=False)
-    #: Kills a node (-9) and starts it again, without waiting until it is ready.
+    #: Kills a node (-9), unless it has ended, and starts it again, without waiting until it is ready.
     restart: Callable[[int], None] = field(repr=False)
 
     @property
@@ -122,7 +124,8 @@ def start_ottla(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[
     cluster.__enter__()
 
     def restart(index: int) -> None:
-        cluster.kill(index + 1)
+        with suppress(NotRunning):
+            cluster.kill(index + 1)
         cluster.start(index + 1)
         server.pids[index] = cluster.pid(index + 1)
 
