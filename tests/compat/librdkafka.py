@@ -19,8 +19,8 @@ HOME = jars.CACHE / "librdkafka-2.15.1"
 TESTS = HOME / "package/deps/librdkafka/tests"
 BUILD_SECONDS_MAX = 3600  # it takes two minutes on two quiet cores
 TEST_SECONDS_MAX = 240
-#: The properties of the nodes in each scenario; librdkafka itself knows the first two. 0089 and 0102 want both members in their
-#: first rebalance, as with Kafka's default delay of 3 s; with that delay 0081 would exceed its own limit of 180 s.
+#: The properties of the nodes in each scenario; librdkafka itself knows the first two. 0089, 0102 and 0118 want both members in
+#: their first rebalance, as with Kafka's default delay of 3 s; with that delay 0081 would exceed its own limit of 180 s.
 SCENARIOS: dict[str, dict[str, str]] = {
     "default": {"auto_create_topics_enable": "true"},
     "noautocreate": {"auto_create_topics_enable": "false"},

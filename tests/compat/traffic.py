@@ -69,10 +69,10 @@ def _replayed(file: Path, name: str, target: Callable[[], AbstractContextManager
 
 
 def _node(logs: Path, name: str) -> AbstractContextManager[str]:
-    return running_node(free_base_port(), logs / f"{name}.log", 1, ottla_advertised_release=VERSION)
+    return running_node(free_base_port(), logs / f"{name}.log", ottla_advertised_release=VERSION)
 
 
 @contextmanager
 def _apache_kafka() -> Iterator[str]:
-    with ApacheKafka(free_base_port(), properties=DEFAULTS) as kafka:
+    with ApacheKafka(free_base_port(), properties=DEFAULTS, first_id=0) as kafka:
         yield kafka.bootstrap

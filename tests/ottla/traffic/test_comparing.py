@@ -13,6 +13,12 @@ from ottla.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
@@ -101,6 +107,16 @@ def test_quotas_may_come_in_any_order() -> None:
 
     assert not compared(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, quotas("a", "b"), quotas("b", "a"))
     assert compared(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, quotas("a", "b"), quotas("b", "c"))
+
+
+def test_values_of_configurations_are_compared_unless_they_are_of_the_cluster() -> None:
+    def described(name: str, value: str) -> DescribeConfigsResponse:
+        row = DescribeConfigsResourceResult(name, value, synonyms=[DescribeConfigsSynonym(name, value)])
+        return DescribeConfigsResponse(results=[DescribeConfigsResult(0, None, 4, "1", [row])])
+
+    assert not compared(ApiKey.DESCRIBE_CONFIGS, 4, described("log.dirs", "/a"), described("log.dirs", "/b"))
+    found = compared(ApiKey.DESCRIBE_CONFIGS, 4, described("retention.ms", "1"), described("retention.ms", "2"))
+    assert [each.path.rpartition(".")[2] for each in found] == ["value", "value"]
 
 
 def fetched(*values: bytes, first: int = 0, error: int = 0) -> FetchResponse:
