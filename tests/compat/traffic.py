@@ -19,8 +19,9 @@ from tests.compat.node import DEFAULTS, running_node
 from tests.ports import free_base_port
 from tools.apache_kafka import VERSION, ApacheKafka
 
-#: The share of responses that must be equal. The rest is what depends on the moment: which member joins first, what a fetch finds.
-EQUAL_MIN = {"ottla": 0.99, "apache-kafka": 0.99}
+#: The share of responses that must be equal. The rest depends on the moment: a member that joins a little later is of another
+#: generation, and so are all requests of its group. Apache Kafka also names new partitions some moments after their creation.
+EQUAL_MIN = {"ottla": 0.99, "apache-kafka": 0.97}
 REPLAY_SECONDS_MAX = 1200
 
 

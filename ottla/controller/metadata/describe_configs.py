@@ -43,6 +43,8 @@ from ottla.server.config.key import Type, Values
 
 #: The configurations of tables, which no release of Kafka has.
 OWN_PREFIX = "ottla."
+#: The type of a configuration that Kafka has no definition of.
+NO_TYPE = 0
 
 
 class NodeConfigs(Protocol):
@@ -163,7 +165,7 @@ def _of_release(
     lacks = release.lacks_configs(kind)
     for row in rows:
         if kind == "broker":
-            if row.name in lacks:
+            if row.name in lacks or row.config_type == NO_TYPE:
                 _hide(row)
             elif row.name in release.dynamic_configs | release.static_configs:
                 row.read_only = row.name in release.static_configs
@@ -196,8 +198,10 @@ def _of_release(
 
 
 def _hide(row: DescribeConfigsResourceResult) -> None:
-    """Show a configuration as a broker does that does not know it: it has no type, and may be a secret."""
-    row.value, row.config_type, row.is_sensitive, row.read_only = None, 0, True, True
+    """Show a configuration as a broker does that does not know it: it has no type, and may be a secret. Those of the authorizer are
+    such, too, which an Ottla node that advertises no other release shows.
+    """
+    row.value, row.config_type, row.is_sensitive, row.read_only = None, NO_TYPE, True, True
     for synonym in row.synonyms:
         synonym.value = None
 

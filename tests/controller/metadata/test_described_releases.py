@@ -59,3 +59,11 @@ def test_a_setting_that_the_release_does_not_know_has_no_type_and_is_hidden() ->
     assert (row.value, row.config_type, row.is_sensitive, row.read_only) == (None, 0, True, True)
     assert {synonym.value for synonym in row.synonyms} == {None}
     assert name not in described("3.9")
+
+
+@pytest.mark.parametrize("name", ["allow.everyone.if.no.acl.found", "super.users"])
+def test_settings_of_the_authorizer_are_hidden_as_at_apache_kafka(name: str) -> None:
+    set_here = {name.replace(".", "_"): "true"}
+    row = described("4.3", **set_here)[name]
+    assert (row.value, row.config_type, row.is_sensitive, row.read_only) == (None, 0, True, True)
+    assert described("4.4", **set_here)[name].value == "true"
