@@ -14,7 +14,7 @@ from pathlib import Path
 from ottla.protocol.releases import KAFKA_VERSIONS, release_name
 from tests.compat import kafka_python, librdkafka
 from tests.compat.ecosystem import suite as ecosystem
-from tests.compat.librdkafka import Outcome, Server
+from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.node import running_node
 from tests.ports import free_base_port
 
@@ -52,7 +52,7 @@ def _at(release: str, clients: list[str], numbers: frozenset[str], logs: Path) -
         allowed = [
             case
             for case in librdkafka.read_allow_list(ALLOWED)
-            if (case.number in numbers if numbers else _numbers(case.since) <= _numbers(release))
+            if (case.number in numbers if numbers else _can_pass(case, release))
         ]
         for scenario, properties in librdkafka.SCENARIOS.items():
             cases = [case for case in allowed if case.scenario == scenario and not case.sockem]
@@ -60,6 +60,10 @@ def _at(release: str, clients: list[str], numbers: frozenset[str], logs: Path) -
                 with _node(release, logs, scenario, **properties) as bootstrap, ThreadPoolExecutor(AT_ONCE) as threads:
                     server = Server(bootstrap, version=release)
                     yield from threads.map(lambda case, at=server: librdkafka.run(case, at, logs), cases)
+
+
+def _can_pass(case: Case, release: str) -> bool:
+    return _numbers(case.since) <= _numbers(release) and (not case.not_at or release_name(case.not_at) != release)
 
 
 def _numbers(release: str) -> list[int]:

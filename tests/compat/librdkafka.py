@@ -28,7 +28,7 @@ SCENARIOS: dict[str, dict[str, str]] = {
 }
 MARKS = {"full", "long", "sockem", "noautocreate", "rebalance-delay"}
 ONLY = "only:"
-SINCE = "since:"
+SINCE, NOT_AT = "since:", "not-at:"
 SUMMARY = re.compile(r"\| *(\d{4})_\S* *\| *([A-Z ]*[A-Z]) *\| *([\d.]+)s *\| *(.*)")
 
 
@@ -47,6 +47,8 @@ class Case:
     only: str = ""
     #: The first release of Apache Kafka that has what the test needs, such as 2.4.
     since: str = ""
+    #: A release without what the test needs, although older ones have it.
+    not_at: str = ""
 
     @property
     def name(self) -> str:
@@ -176,16 +178,15 @@ def _judge(case: Case, code: int, seconds: float, log: Path) -> Outcome:
 
 def read_allow_list(path: Path) -> Iterator[Case]:
     """Yield the cases of an allow-list. Its lines are `NUMBER [full] [long] [sockem] [SCENARIO] [only:NAME] [since:RELEASE]
-    [VARIANT ...]`; # starts a comment.
+    [not-at:RELEASE] [VARIANT ...]`; # starts a comment.
     """
     for line in path.read_text().splitlines():
         words = line.partition("#")[0].split()
         if words:
             marks = set(words[1:])
             scenario = next((name for name in SCENARIOS if name in marks), "default")
-            only = next((mark for mark in marks if mark.startswith(ONLY)), "")
-            since = next((mark for mark in marks if mark.startswith(SINCE)), "")
-            variants = frozenset(marks - MARKS - {only, since})
+            only, since, not_at = (next((m for m in marks if m.startswith(each)), "") for each in (ONLY, SINCE, NOT_AT))
+            variants = frozenset(marks - MARKS - {only, since, not_at})
             full, long, sockem = ("full" in marks, "long" in marks, "sockem" in marks)
-            named = (only.removeprefix(ONLY), since.removeprefix(SINCE))
+            named = (only.removeprefix(ONLY), since.removeprefix(SINCE), not_at.removeprefix(NOT_AT))
             yield Case(words[0], scenario, full, long, sockem, variants, *named)
