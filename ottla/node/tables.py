@@ -21,6 +21,7 @@ from ottla.server.admin import JSON_LINES, Answer, HttpRequest
 from ottla.server.config.key import Values
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.remote_storage import tier_location, tier_options
+from ottla.server.worker_process import give_way
 
 if TYPE_CHECKING:  # only a broker with remote storage imports it
     from ottla.broker.tiers.objects import TierStore
@@ -65,7 +66,7 @@ def table_worker() -> object:
     """
     from ottla.tables.worker import TableWorker
 
-    return TableWorker()
+    return TableWorker(prepared=give_way)
 
 
 def open_tier_store(config: NodeConfig) -> TierStore:

@@ -29,6 +29,9 @@ _LENGTH = Struct(">Q")
 _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from ottla.server.worker_process import serve; serve()"
 #: If there are not enough processors for both, the event loop has priority.
 _NICENESS = 5
+#: What a process that gives way adds to it. With nice 10 it has a tenth of the weight of one with nice 0, and still the time of
+#: its deadlines on a machine with ten processes that never wait; with nice 19, or as SCHED_IDLE, it would not.
+_GIVEN_WAY = 5
 
 
 T = TypeVar("T")
@@ -159,6 +162,11 @@ def serve() -> None:
             _send(answers, answer)
         except BrokenPipeError:
             os._exit(0)  # the node has ended
+
+
+def give_way() -> None:
+    """Lower the priority of this process once more, after its start: the imports of a process have a deadline."""
+    os.nice(_GIVEN_WAY)
 
 
 def _read(requests: queue.SimpleQueue[tuple[Any, Any]]) -> None:

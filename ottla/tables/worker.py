@@ -7,7 +7,7 @@ epoch. All of these can be made again from the store, so the process may be kill
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic, time
 from typing import NamedTuple
 from uuid import uuid4
@@ -82,13 +82,18 @@ class _Topic:
 class TableWorker:
     """Runs the jobs of one broker."""
 
-    def __init__(self, slice_s: float = SLICE_S) -> None:
+    def __init__(self, slice_s: float = SLICE_S, prepared: Callable[[], object] | None = None) -> None:
+        """Take `prepared`, which is called once, when the libraries of the first job are there."""
         self._slice_s = slice_s
+        self._on_prepared = prepared
         self._topics: dict[str, _Topic] = {}
 
     def prepare(self, settings: TableSettings) -> None:
         """Import the modules that jobs with these settings need. No store and no catalog is contacted."""
         import_libraries(settings)
+        if self._on_prepared is not None:
+            self._on_prepared()
+            self._on_prepared = None
 
     def work(self, job: TableJob) -> TableReport:
         """Run a slice of a job. It raises nothing: a failure is the reason to wait in the report."""

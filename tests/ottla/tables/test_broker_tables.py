@@ -111,8 +111,9 @@ def test_a_node_with_a_table_has_no_library_of_tables_in_its_memory(cluster: Clu
     cluster.topic("lean", partitions=2, configs={"ottla.table.format": "delta", **FAST})
     write(cluster, "lean", 2)
     wait_for_rows(cluster, "lean", "delta", 3)
-    assert has_mapped(worker_of(cluster), "deltalake")
-    node = psutil.Process(cluster.pid(1))
+    worker, node = worker_of(cluster), psutil.Process(cluster.pid(1))
+    assert has_mapped(worker, "deltalake")
+    assert worker.nice() == min(19, node.nice() + 10), "producers beside it come first"
     assert not [name for name in ("pyarrow", "numpy", "deltalake", "obstore", "pyiceberg") if has_mapped(node, name)]
 
 
