@@ -218,9 +218,10 @@ def wait_until_it_has(server: Server, topic: str, records: int) -> None:
 def table_process(server: Server) -> int:
     """Return the process of tables: the only child of a node that has mapped Arrow's library."""
     for pid in server.pids:
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            if "/pyarrow/" in Path(f"/proc/{child}/maps").read_text():
-                return int(child)
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):  # of the thread that has started them
+            for child in children.read_text().split():
+                if "/pyarrow/" in Path(f"/proc/{child}/maps").read_text():
+                    return int(child)
     raise ProcessLookupError("no process works on tables")
 
 
