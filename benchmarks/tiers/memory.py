@@ -33,6 +33,7 @@ def figures() -> Iterator[Figure]:
     with nodes() as running:
         running.create(TOPIC, PARTITIONS, TIERED | {"retention.ms": "-1", "local.retention.ms": "-2"})
         wait_until(lambda: len(running.states(TOPIC)) == PARTITIONS)
+        begin(running)
         without = starts(running, 0)
         write(running)
         beside = starts(running, SEGMENTS)
@@ -44,6 +45,16 @@ def figures() -> Iterator[Figure]:
     note = f"{beside.seconds:.2f} s and {without.seconds:.2f} s; medians of {STARTS}"
     yield Figure("a start takes longer by", max(0.0, beside.seconds - without.seconds), "s", at_most=0.2, note=note)
     yield Figure("all segments are known after a start in", beside.known, "s", note="by the page /tiers")
+
+
+def begin(running: TieredNodes) -> None:
+    """Write a record to each partition: a log without one would begin in a later epoch than the segments, which would be deleted."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": running.bootstrap})
+    for partition in range(PARTITIONS):
+        producer.produce(TOPIC, b"first", partition=partition)
+    assert not producer.flush(60)
 
 
 class Starts:
