@@ -149,6 +149,8 @@ class ShareMember(Client):
             return
         if not self.topic_ids.keys() >= {topic for topic, _ in self.group.partitions}:
             await self.refresh(sorted({topic for topic, _ in self.group.partitions}))
+            if not self.topic_ids.keys() >= {topic for topic, _ in self.group.partitions}:
+                return  # the node that answered does not know a topic yet, and an assignment with it could not be read
         if self._coordinator is None:
             self._coordinator = await self.coordinator(self.group.name, GROUP)
         request = ShareGroupHeartbeatRequest(self.group.name, self.member_id, self.epoch)
