@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def beside_catch_up(records: int) -> Iterator[Figure]:
                 found = load.figures()
             finally:
                 load.kill()
-            for name, begin_ns, end_ns in zip(p99, times_ns, times_ns[1:], strict=True):
+            for name, (begin_ns, end_ns) in zip(p99, pairwise(times_ns), strict=True):
                 seen = delays(found, begin_ns, end_ns)
                 assert seen is not None
                 p99[name].append(seen.p99)
