@@ -29,8 +29,9 @@ class ClusterTarget:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._inbox = ReceiveBuffer()
-        #: The brokers that were there when the replay began.
+        #: The brokers that were there when the replay began, and those that were seen since: one may have joined a moment later.
         self._places = dict(cluster.brokers)
+        self._first = min(self._places)
 
     @property
     def nodes(self) -> Iterable[int]:
@@ -38,19 +39,20 @@ class ClusterTarget:
 
     def in_place_of(self, node: int) -> int:
         """Return the broker of this id if there is one, and else the same one for each."""
-        return node if node in self._places else min(self._places)
+        return node if node in self._places else self._first
 
     async def connect(self, node: int) -> RelaySide:
         cluster = self._cluster
         return await connect_to_broker(cluster.world, self._places[node], cluster.security, self._inbox)
 
     async def leaders(self, topic: Topic) -> Mapping[int, int]:
-        """Return the leaders of a topic's partitions that were there when the replay began."""
+        """Return the leaders of a topic's partitions."""
         try:
             async with asyncio.timeout(LOOKUP_MS_MAX / 1000):
                 found = await self._cluster.metadata([topic] if isinstance(topic, str) else None)
         except (ClusterError, TimeoutError):
             return {}
+        self._places = self._cluster.brokers | self._places
         return {
             partition.partition_index: partition.leader_id
             for each in found.topics
@@ -60,14 +62,19 @@ class ClusterTarget:
         }
 
     async def coordinator(self, kind: int, key: str) -> int | None:
-        """Return the coordinator, if it was there when the replay began."""
+        """Return the coordinator, if it is there."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
         try:
             found = await self._cluster.request(request, timeout_ms=LOOKUP_MS_MAX)
+            (row,) = found.coordinators
+            if row.error_code:
+                return None
+            if row.node_id not in self._places:
+                await self._cluster.metadata([])
+                self._places = self._cluster.brokers | self._places
         except ClusterError:
             return None
-        (row,) = found.coordinators
-        return row.node_id if not row.error_code and row.node_id in self._places else None
+        return row.node_id if row.node_id in self._places else None
 
 
 async def replay_to(cluster: ClusterClient, entries: AsyncIterator[Entry], report: ReplayReport, speed: float) -> None:

@@ -93,10 +93,12 @@ class Routes:
         self._cluster = cluster
         self._leaders: dict[Topic, Mapping[int, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        #: A broker has answered that it is not the one, so there are others, even if only one is known.
+        self._has_forgotten = False
 
     async def parts(self, api_key: int, body: Any, otherwise: int) -> list[RoutedPart]:
         """Return the requests that a request becomes; `otherwise` gets what belongs to no other broker."""
-        if len(list(self._cluster.nodes)) < 2:
+        if len(list(self._cluster.nodes)) < 2 and not self._has_forgotten:
             return [RoutedPart(otherwise, body)]
         if api_key in BY_LEADER:
             return await self._by_leader(BY_LEADER[api_key], body, otherwise)
@@ -113,6 +115,7 @@ class Routes:
 
     def forget(self) -> None:
         """Look everything up again: a broker has answered that it is not the one."""
+        self._has_forgotten = True
         self._leaders.clear()
         self._coordinators.clear()
 

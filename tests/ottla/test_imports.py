@@ -51,7 +51,7 @@ OF_A_COMMAND = SLOW | {"rich", "uvloop", "cryptography", "prometheus_client", "y
             OF_A_COMMAND,
         ),
         ("from ottla.__main__ import main; main(['complete', '--', 'topic', 'li'])", 94, OF_A_COMMAND),
-        ("from ottla.processes.start import imported; imported()", 542, OF_A_START | TIERS),
+        ("from ottla.processes.start import imported; imported()", 543, OF_A_START | TIERS),
         ("import pytest; before = set(sys.modules); import ottla.testing.plugin", 7, SLOW | {"asyncio", "rich"}),
     ],
     ids=["version", "topic-list", "completion", "start", "plugin"],

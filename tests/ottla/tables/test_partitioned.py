@@ -48,7 +48,8 @@ class TimedTopic:
         source._records = self._records
         self.translator = Translator(self.opened.store, source, 0, 0, lambda: f"{next(UIDS):032x}")
 
-    def _records(self, first: int, end: int) -> Any:
+    def _records(self, first: int, end: int, fetched: object) -> Any:
+        assert fetched is None, "all records are in the log's folder"
         rows = [(b"k", b"%d" % offset, 0, offset, self.times[offset], 0, 0, None) for offset in range(first, end)]
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), TYPES, strict=True)]
         names = ("key", "value", "partition", "offset", "timestamp", "timestampType", "leaderEpoch", "headers")

@@ -36,7 +36,8 @@ from ottla.traffic.entries import (
     encode_header,
 )
 from ottla.traffic.replay_report import ReplayReport
-from ottla.traffic.replay_target import replay_to
+from ottla.traffic.replay_target import ClusterTarget, replay_to
+from ottla.traffic.routing import GROUP as GROUP_KEYS
 from tests.cluster.shared import STEADY
 from tests.ottla.conftest import Cli, Finished, run_here
 from tests.ottla.traffic.test_record_command import recording
@@ -146,6 +147,28 @@ async def test_a_leader_that_moves_meanwhile_is_followed(tmp_path: Path, recorde
         await real.close()
         assert moved and not report.has_differences, said
         assert len(cluster.records(TOPIC)) == 21
+
+
+async def test_a_broker_that_was_not_known_when_the_replay_began_gets_what_it_leads() -> None:
+    with Cluster(2, default_replication_factor="1", min_insync_replicas="1", **STEADY) as cluster:
+        await asyncio.to_thread(cluster.topic, TOPIC, partitions=2)
+        real = RealWorld(asyncio.get_running_loop())
+        client = ClusterClient(real.world, parse_bootstrap(cluster.bootstrap), 30_000)
+        await client.metadata([])
+        del client.brokers[2]
+        target = ClusterTarget(client)
+        assert [*target.nodes] == [1]
+        assert {*(await target.leaders(TOPIC)).values()} == {1, 2} == {*target.nodes}
+        (await target.connect(2)).close()
+        del client.brokers[2]
+        target = ClusterTarget(client)
+        keys = [f"group {number}" for number in range(30)]
+        async with asyncio.timeout(30):
+            found: set[int | None] = set()
+            while found != {1, 2}:
+                found = {await target.coordinator(GROUP_KEYS, key) for key in keys}
+        await client.close()
+        await real.close()
 
 
 def move_all(cluster: Cluster) -> None:

@@ -124,6 +124,9 @@ async def test_one_broker_is_asked_everything(routes: Routes, known: Known) -> N
     request = offsets_of({"t": [0, 1]})
     assert await routes.parts(ApiKey.LIST_OFFSETS, request, OTHERWISE) == [RoutedPart(OTHERWISE, request)]
     assert known.asked == 0
+    routes.forget()
+    assert [part.node for part in await routes.parts(ApiKey.LIST_OFFSETS, request, OTHERWISE)] == [1, 2]
+    assert known.asked, "it was not the one, so another has joined meanwhile"
 
 
 def test_responses_of_several_brokers_become_one() -> None:
