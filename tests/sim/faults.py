@@ -313,7 +313,8 @@ class Faults:
         before, seconds_max = host.disk_seconds_max, self.rng.choice((0.05, 0.3, 1.0))
         if others and seconds_max == 1.0:
             self.struck["disk hangs"] = self.struck.get("disk hangs", 0) + 1
-            host.hanging.update((other, HangingDisk()) for other in others)
+            for other in others:  # one that hangs already has jobs that wait for its repair
+                host.hanging.setdefault(other, HangingDisk())
         else:
             host.disk_seconds_max = seconds_max
         await asyncio.sleep(self.rng.uniform(1, 8))
