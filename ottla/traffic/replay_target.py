@@ -52,7 +52,7 @@ class ClusterTarget:
                 found = await self._cluster.metadata([topic] if isinstance(topic, str) else None)
         except (ClusterError, TimeoutError):
             return {}
-        self._places = self._cluster.brokers | self._places
+        self._see_brokers()
         return {
             partition.partition_index: partition.leader_id
             for each in found.topics
@@ -71,10 +71,14 @@ class ClusterTarget:
                 return None
             if row.node_id not in self._places:
                 await self._cluster.metadata([])
-                self._places = self._cluster.brokers | self._places
+                self._see_brokers()
         except ClusterError:
             return None
         return row.node_id if row.node_id in self._places else None
+
+    def _see_brokers(self) -> None:
+        """Add the brokers of the last metadata. One that was known keeps its address."""
+        self._places = self._cluster.brokers | self._places
 
 
 async def replay_to(cluster: ClusterClient, entries: AsyncIterator[Entry], report: ReplayReport, speed: float) -> None:

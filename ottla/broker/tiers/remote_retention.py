@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.broker.tiers.own_copies import OwnCopies
 from ottla.broker.tiers.remote_segments import FoundSegment, RemoteSegment, RemoteSegments, RemoteState, lineage_of
 from ottla.storage.log.log import Log
+from ottla.storage.log.retention import is_held_for_table
 
 #: A copy that another process began so long ago is not finished any more, and no record of it is under way. Its clock may differ from ours.
 GIVEN_UP_MS = 3_600_000
@@ -32,9 +33,8 @@ def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, copies: OwnCopies
     config, start = log.config, log.log_start_offset
     found: Iterable[FoundSegment] = segments.in_lineage(start, lineage_of(log))
     left = 0
-    if (
-        config.retention_bytes >= 0
-    ):  # otherwise nothing after the first segment that stays is looked at: 10,000 take 40 ms
+    # Without a limit of bytes nothing after the first segment that stays is looked at: 10,000 take 40 ms.
+    if config.retention_bytes >= 0:
         found = list(found)
         left = sum(each.segment.size for each in found)
         left += sum(each.file.size for each in log.segments if each.base_offset > log.remote_end)
@@ -45,18 +45,12 @@ def expiry_of(log: Log, segments: RemoteSegments, now_ms: int, copies: OwnCopies
         if not is_old and not 0 <= config.retention_bytes <= left:
             break
         since_ms = max(segment.event_ms, written_ms + config.retention_ms if is_old else 0)
-        if _waits_for_table(log, agreed_to, now_ms - since_ms):
+        if is_held_for_table(log, agreed_to) and now_ms - since_ms < config.ottla_table_hold_ms_max:
             break
         start = max(start, min(agreed_to, log.high_watermark))
     first = max((epoch for epoch, begin in log.epochs.entries if begin <= start), default=-1)
     gone = [each for each in segments.by_id.values() if _is_gone(each, start, first, now_ms, copies)]
     return Expiry(start, gone)
-
-
-def _waits_for_table(log: Log, end: int, waited_ms: int) -> bool:
-    """Return whether records below `end` are to stay for the table's sake, as on the disk (storage/log/retention.py)."""
-    is_held = log.config.holds_for_table and end > (log.table_offset or 0)
-    return is_held and waited_ms < log.config.ottla_table_hold_ms_max
 
 
 def _is_gone(segment: RemoteSegment, start: int, first_epoch: int, now_ms: int, copies: OwnCopies) -> bool:

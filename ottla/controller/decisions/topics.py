@@ -89,7 +89,7 @@ def _one_by_one(
             charge(partitions(topic))
             if records:
                 records.add_all(new)
-            else:
+            else:  # not copied; the features may be others since the list was begun, if this topic took turns
                 records = new
         except KafkaError as error:
             result = rejected(topic, error)

@@ -208,13 +208,15 @@ def waits_for_table(log: Log, segment: Segment, end: int, since_ms: int, now_ms:
     The time that it waits begins at `since_ms`, when it would otherwise go, and not before its file was last written: records may have
     old timestamps.
     """
-    config = log.config
-    if not config.holds_for_table:
-        return False
-    if end <= max(log.log_start_offset, log.table_offset or 0):
+    if not is_held_for_table(log, end):
         return False
     since_ms = max(since_ms, log.files.modified_ms(segment.file.log_path))
-    return now_ms - since_ms < config.ottla_table_hold_ms_max
+    return now_ms - since_ms < log.config.ottla_table_hold_ms_max
+
+
+def is_held_for_table(log: Log, end: int) -> bool:
+    """Return whether the topic's table may not have all records below `end` yet, and the topic holds them for it."""
+    return log.config.holds_for_table and end > max(log.log_start_offset, log.table_offset or 0)
 
 
 def _largest_timestamp(log: Log, segment: Segment, is_active: bool) -> int:
