@@ -13,7 +13,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -21,8 +20,17 @@ from struct import Struct
 import uvloop
 
 from benchmarks import raw
-from benchmarks.null_server import ANSWER, BUFFER_BYTES, HEADER, TOPIC_BYTES, Appender
-from benchmarks.servers import NULL_PORT, START_SECONDS_MAX
+from benchmarks.null_server import (
+    ANSWER,
+    BEFORE_BATCH,
+    BEFORE_TOPIC,
+    BUFFER_BYTES,
+    HEADER,
+    TOPIC_BYTES,
+    Appender,
+    OneInFlight,
+)
+from benchmarks.servers import START_SECONDS_MAX, NullServer
 from benchmarks.usage import cpu_seconds
 from ottla.protocol.api import ApiKey
 
@@ -82,21 +90,13 @@ class Leader:
         follower.write(head + records)
 
 
-class Connection(asyncio.BufferedProtocol):
-    """A connection of a producer or of a follower at the leader: each has one request in flight, so that each read is one frame."""
+class Connection(OneInFlight):
+    """A connection of a producer or of a follower at the leader."""
 
     def __init__(self, leader: Leader) -> None:
+        super().__init__(bytearray(BUFFER_BYTES))
         self.leader = leader
-        self.buffer = bytearray(BUFFER_BYTES)
-        self.view = memoryview(self.buffer)
         self.offset = self.waits = -1
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self.write = transport.write
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self.view
 
     def buffer_updated(self, nbytes: int) -> None:
         size, key, _, correlation_id, client_id_bytes = HEADER(self.view)
@@ -104,9 +104,9 @@ class Connection(asyncio.BufferedProtocol):
         if key == ApiKey.FETCH:
             self.leader.asked(self, correlation_id, FETCH.unpack_from(self.view)[-1])
             return
-        at = 14 + client_id_bytes + 2 + 2 + 4 + 4 + 2  # as in `null_server`
+        at = client_id_bytes + BEFORE_TOPIC
         topic = bytes(self.buffer[at : at + TOPIC_BYTES])
-        self.leader.produced(self, correlation_id, topic, self.view[at + TOPIC_BYTES + 4 + 8 : nbytes])
+        self.leader.produced(self, correlation_id, topic, self.view[at + BEFORE_BATCH : nbytes])
 
 
 class Follower(asyncio.BufferedProtocol):
@@ -166,30 +166,18 @@ def main() -> None:
     if args.port:
         uvloop.run(serve(args.port, is_follower=args.follower))
         return
-    command = [sys.executable, "-m", "benchmarks.null_cluster", str(NULL_PORT)]
-    started = [subprocess.Popen(command)]
-    try:
-        connect(NULL_PORT).close()
-        started += [subprocess.Popen([*command, "--follower"]) for _ in range(FOLLOWERS)]
-        with connect(NULL_PORT) as first:
-            first.sendall(raw.produce_frame("t", 0, raw.one_record_batch(b"")))
-            assert first.recv(BUFFER_BYTES), "the leader has gone"
-        measure(NULL_PORT, [process.pid for process in started], args.seconds)
-    finally:
-        for process in started:
-            process.terminate()
-            process.wait()
-
-
-def connect(port: int) -> socket.socket:
-    until = time.monotonic() + START_SECONDS_MAX
-    while True:
+    with NullServer.of("null_cluster") as leader:
+        command = [sys.executable, "-m", "benchmarks.null_cluster", str(leader.port), "--follower"]
+        followers = [subprocess.Popen(command) for _ in range(FOLLOWERS)]
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS_MAX)
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
+            with socket.create_connection(("127.0.0.1", leader.port), timeout=START_SECONDS_MAX) as first:
+                first.sendall(raw.produce_frame("t", 0, raw.one_record_batch(b"")))
+                assert first.recv(BUFFER_BYTES), "the leader has gone"
+            measure(leader.port, [leader.pid, *(each.pid for each in followers)], args.seconds)
+        finally:
+            for each in followers:
+                each.terminate()
+                each.wait()
 
 
 if __name__ == "__main__":

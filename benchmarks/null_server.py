@@ -23,6 +23,10 @@ BATCH = Struct(">qiibIhiqqqhii").unpack_from
 STAMP = Struct(">qii").pack_into
 ANSWER = Struct(">iiihsiihqqqi")
 TOPIC_BYTES = 1
+#: The positions in a Produce with an empty client id: the header, then transactional id, acks, timeout, one topic of one letter.
+BEFORE_TOPIC = 14 + 2 + 2 + 4 + 4 + 2
+#: From the topic's name to the records: one partition, its index and the length of the records.
+BEFORE_BATCH = TOPIC_BYTES + 4 + 8
 
 
 class Appender:
@@ -47,9 +51,11 @@ class Appender:
         return offset
 
 
-class Client(asyncio.BufferedProtocol):
-    def __init__(self, appender: Appender, buffer: bytearray) -> None:
-        self.appender, self.buffer, self.view = appender, buffer, memoryview(buffer)
+class OneInFlight(asyncio.BufferedProtocol):
+    """A connection whose client has one request in flight, of less than BUFFER_BYTES, so that each read is one frame."""
+
+    def __init__(self, buffer: bytearray) -> None:
+        self.buffer, self.view = buffer, memoryview(buffer)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -58,14 +64,18 @@ class Client(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.view
 
+
+class Client(OneInFlight):
+    def __init__(self, appender: Appender, buffer: bytearray) -> None:
+        super().__init__(buffer)
+        self.appender = appender
+
     def buffer_updated(self, nbytes: int) -> None:
-        """Read the request: the client has one in flight, of less than BUFFER_BYTES, so that each read is one frame."""
         size, _, _, correlation_id, client_id_bytes = HEADER(self.view)
         assert size + 4 == nbytes, "half a frame"
-        # transactional id, acks, timeout, one topic of one letter, one partition: index and length of the records
-        at = 14 + client_id_bytes + 2 + 2 + 4 + 4 + 2
+        at = client_id_bytes + BEFORE_TOPIC
         topic = self.buffer[at : at + TOPIC_BYTES]
-        at += TOPIC_BYTES + 4 + 8
+        at += BEFORE_BATCH
         offset = self.appender.append(self.view[at:nbytes])
         self.write(ANSWER.pack(ANSWER.size - 4, correlation_id, 1, 1, topic, 1, 0, 0, offset, -1, 0, 0))
 

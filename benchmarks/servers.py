@@ -10,8 +10,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -111,6 +111,20 @@ class NullServer:
     def __exit__(self, *exc_info: object) -> None:
         self._process.terminate()
         self._process.wait()
+
+
+@contextmanager
+def spinning(count: int, settle: Callable[[int], object]) -> Iterator[None]:
+    """Run processes that do nothing but take processors. `settle` gives the process of an id its priority."""
+    processes = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        for each in processes:
+            settle(each.pid)
+        yield
+    finally:
+        for each in processes:
+            each.kill()
+            each.wait()
 
 
 def start_ottla(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[str, str] | None = None) -> Server:

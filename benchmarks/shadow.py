@@ -43,6 +43,7 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 
 from benchmarks import raw
 from benchmarks.latency import RATE, Stamped
+from benchmarks.servers import spinning
 from benchmarks.turns import run_load
 from benchmarks.usage import MachineTime, cpu_seconds
 from ottla.cli.commands.record import SECURITY, proxied, until_interrupted
@@ -191,7 +192,7 @@ def beside(way: Way) -> Iterator[None]:
 
 
 class Found(NamedTuple):
-    """Of each round, the times in ms and the CPU of the way's process for a record in us."""
+    """The figures of one way, an entry for each round: the times in ms, and the CPU time of its process in us a record."""
 
     read: list[list[float]]
     used: list[float]
@@ -200,14 +201,8 @@ class Found(NamedTuple):
 @contextmanager
 def awake() -> Iterator[None]:
     """Keep the processors from sleeping, with processes that give way to any other."""
-    spin = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
-    spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(os.cpu_count() or 1)]
-    try:
+    with spinning(os.cpu_count() or 1, lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))):
         yield
-    finally:
-        for each in spinning:
-            each.kill()
-            each.wait()
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.servers import Server, start_ottla
+from benchmarks.servers import Server, spinning, start_ottla
 from benchmarks.steady.clients import Child
 from benchmarks.steady.table import delays
 from benchmarks.topic_tables.page import Figure
@@ -141,13 +139,9 @@ def full_speed(records: int) -> Iterator[Figure]:
 @contextmanager
 def spinning_as(pid: int) -> Iterator[None]:
     """Run a process that does nothing but take a processor, at the priority of another one: what is lost beside it is lost to any work."""
-    spinning = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
-    try:
-        os.setpriority(os.PRIO_PROCESS, spinning.pid, os.getpriority(os.PRIO_PROCESS, pid))
+    niceness = os.getpriority(os.PRIO_PROCESS, pid)
+    with spinning(1, lambda spinner: os.setpriority(os.PRIO_PROCESS, spinner, niceness)):
         yield
-    finally:
-        spinning.kill()
-        spinning.wait()
 
 
 def memory(records: int) -> Iterator[Figure]:
